@@ -10,6 +10,7 @@ from kafkaraw import OffsetAndMetadata, TopicPartition
 from kafkaraw.client.admin import GroupState
 from kafkaraw.errors import ProtocolError
 from kafkaraw.mirror.checkpoints import Checkpoint, CheckpointLog, Heartbeat, offsets_to_commit
+from kafkaraw.mirror.mapping import Translation
 
 COPY = TopicPartition("east.orders", 0)
 TEXTS = st.text(max_size=50)
@@ -62,14 +63,21 @@ def test_a_version_that_is_not_known_is_refused() -> None:
 def test_a_checkpoint_is_written_if_the_group_has_moved(upstream: int, downstream: int, is_new: bool) -> None:
     log = CheckpointLog([Checkpoint("g", COPY, 10, 10)])
     each = Checkpoint("g", COPY, upstream, downstream)
-    assert log.new([each]) == ([each] if is_new else [])
+    assert log.new([(each, Translation(downstream, is_exact=False))]) == ([each] if is_new else [])
+
+
+def test_a_checkpoint_that_is_ahead_of_the_exact_offset_is_replaced() -> None:
+    log = CheckpointLog([Checkpoint("g", COPY, 10, 20)])  # of an earlier copy
+    each, same = Checkpoint("g", COPY, 10, 12), Checkpoint("g", COPY, 10, 20)
+    assert log.new([(each, Translation(12, is_exact=True)), (same, Translation(20, is_exact=True))]) == [each]
 
 
 def test_a_checkpoint_counts_as_written_only_when_it_is() -> None:
     log, each = CheckpointLog(), Checkpoint("g", COPY, 10, 10)
-    assert log.new([each]) == log.new([each]) == [each]
+    translated = each, Translation(10, is_exact=True)
+    assert log.new([translated]) == log.new([translated]) == [each]
     log.wrote([each])
-    assert log.new([each]) == []
+    assert log.new([translated]) == []
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,15 @@ import itertools
 
 import pytest
 
-from kafkaraw.mirror import flow
-from kafkaraw.mirror.flow import CATCH_UP_INTERVALS, COMMIT_PAUSE_S, _CommitSchedule
+from kafkaraw.mirror.commit_schedule import CATCH_UP_INTERVALS, COMMIT_PAUSE_S, CommitSchedule
+from kafkaraw.mirror.copy_session import CopySession
+from kafkaraw.mirror.copying import ExactlyOnce
 from kafkaraw.records import Batch, TopicPartition
 from tests.mirror.two_clusters import TwoClusters, between_clusters
 
 
-async def schedule_of(interval_s: float) -> _CommitSchedule:
-    return _CommitSchedule(interval_s)
+async def schedule_of(interval_s: float) -> CommitSchedule:
+    return CommitSchedule(interval_s)
 
 
 @pytest.mark.parametrize(
@@ -50,20 +51,20 @@ def test_first_transaction_of_a_session_is_short_so_that_readers_soon_see_record
 def test_source_that_is_slow_is_not_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each commit costs the time until everything is acknowledged: none is made because a response takes 10 ms."""
     commits: list[float] = []
-    commit, read, calls = flow.ExactlyOnce.commit, flow._Session._read, itertools.count()
+    commit, read, calls = ExactlyOnce.commit, CopySession._read, itertools.count()
 
-    async def slow(self: flow._Session) -> dict[TopicPartition, Batch]:
+    async def slow(self: CopySession) -> dict[TopicPartition, Batch]:
         if next(calls) % 2:
             await asyncio.sleep(2 * COMMIT_PAUSE_S)
             return {}
         return await read(self)
 
-    async def counted(self: flow.ExactlyOnce, *arguments: object) -> None:
+    async def counted(self: ExactlyOnce, *arguments: object) -> None:
         commits.append(asyncio.get_running_loop().time())
         await commit(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(flow.ExactlyOnce, "commit", counted)
-    monkeypatch.setattr(flow._Session, "_read", slow)
+    monkeypatch.setattr(ExactlyOnce, "commit", counted)
+    monkeypatch.setattr(CopySession, "_read", slow)
 
     async def test(clusters: TwoClusters) -> None:
         await clusters.fill(0, 2_000, partition=0, batch_size=2_000, linger_ms=5)

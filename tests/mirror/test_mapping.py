@@ -21,9 +21,11 @@ from kafkaraw.mirror.mapping import (
     Run,
     Translation,
     mapping_key,
+    of_present_copies,
     paired,
     parsed_mapping_key,
 )
+from kafkaraw.protocol import ZERO_UUID, Uuid
 
 SOURCE, TARGET = TopicPartition("orders", 3), TopicPartition("east.orders", 3)
 
@@ -447,3 +449,64 @@ def test_a_value_of_version_0_is_read() -> None:
     again = OffsetMapping.of_records([(0, b"\x00\x00\x0a\x00\x00\x11"), (1, b"\x00\x00\x14\x0a\x0b\x15")])
     assert again.runs() == [Run(0, 0, 8), Run(10, 11, 10)]
     assert again.source_end == 20
+
+
+OLD, NEW = Uuid(b"o" * 16), Uuid(b"n" * 16)
+
+
+def of_copy(copy_id: Uuid, source: range, target: int) -> CopiedBatch:
+    return CopiedBatch(SOURCE, TARGET, source, (source,), target, copy_id)
+
+
+def test_a_batch_of_another_copy_begins_the_mapping_anew() -> None:
+    mapping = OffsetMapping()
+    mapping.add(of_copy(OLD, range(10), 0))
+    mapping.add(of_copy(ZERO_UUID, range(10, 12), 10))  # not known: no difference
+    assert (mapping.copy_id, mapping.runs()) == (OLD, [Run(0, 0, 12)])
+    mapping.add(of_copy(NEW, range(12, 15), 30))
+    assert (mapping.copy_id, mapping.runs()) == (NEW, [Run(12, 30, 3)])
+
+
+def test_the_records_of_a_mapping_have_the_id_of_the_copy() -> None:
+    mapping = OffsetMapping()
+    mapping.add(of_copy(NEW, range(10), 5))
+    loaded = OffsetMapping.of_records([(number, value) for number, value in mapping.records() if value is not None])
+    assert (loaded.copy_id, loaded.runs()) == (NEW, mapping.runs())
+
+
+def test_chunks_of_an_earlier_copy_are_left_out_and_deleted() -> None:
+    old, new = OffsetMapping(), OffsetMapping()
+    old.add(of_copy(OLD, range(10), 0))
+    new.add(of_copy(NEW, range(4), 7))
+    ((_, earlier),), ((_, later),) = old.records(), new.records()
+    assert earlier is not None and later is not None
+    loaded = OffsetMapping.of_records([(1, later), (0, earlier)])
+    assert (loaded.copy_id, loaded.runs(), loaded.source_end) == (NEW, [Run(0, 7, 4)], 4)
+    assert loaded.records() == [(0, None)]
+    loaded.add(of_copy(NEW, range(4, 6), 11))
+    assert [number for number, _ in loaded.records()] == [1]
+
+
+def test_values_of_earlier_versions_are_about_any_copy() -> None:
+    for value, end in ((b"\0\0\5" + b"\0\0\x0b", 5), (b"\1\0\5\5" + b"\0\0\x0b", 5)):
+        loaded = OffsetMapping.of_records([(0, value)])
+        assert (loaded.copy_id, loaded.runs(), loaded.source_end) == (ZERO_UUID, [Run(0, 0, 5)], end)
+    with pytest.raises(ProtocolError, match="within the id of its copy"):
+        OffsetMapping.of_records([(0, b"\2\0\5\5" + bytes(15))])
+    with pytest.raises(ProtocolError, match="has the version 03, not 2"):
+        OffsetMapping.of_records([(0, b"\3\0\5\5")])
+
+
+def test_mappings_of_copies_that_are_gone_or_created_again_are_not_used() -> None:
+    mapping, unknown = OffsetMapping(), OffsetMapping()
+    mapping.add(of_copy(OLD, range(10), 0))
+    unknown.add(of_copy(ZERO_UUID, range(10), 0))
+
+    def used(ids: dict[str, Uuid], each: OffsetMapping) -> bool:
+        return of_present_copies({SOURCE: each}, "east.{}".format, ids) == {SOURCE: each}
+
+    assert used({"east.orders": OLD}, mapping)
+    assert used({"east.orders": ZERO_UUID}, mapping)
+    assert used({"east.orders": NEW}, unknown)
+    assert not used({"east.orders": NEW}, mapping)
+    assert not used({"orders": OLD}, mapping)

@@ -11,7 +11,6 @@ from tests.simulation.plants import PLANTS, find
 from tests.spark.test_planted_bugs import PLANTS as SPARK_PLANTS
 
 SLOW = {
-    "at_least_once_mirror_is_not_fenced",
     "cancelled_flush_consumes_failures",
     "flush_skips_a_batch_when_one_ticket_was_read",
     "member_acknowledges_a_revocation_too_early",

@@ -22,7 +22,7 @@ from kafkaraw import Admin
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.client.admin import NewTopic
 from kafkaraw.errors import UnknownTopicError
-from kafkaraw.mirror.flow import FlowPart
+from kafkaraw.mirror.copy_session import FlowPart
 from kafkaraw.mirror.running import MirrorRun
 from kafkaraw.mirror.settings import MirrorSettings, read_mirror_settings
 from kafkaraw.mirror.shares import Share, ShareReport

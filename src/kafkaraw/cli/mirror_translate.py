@@ -27,7 +27,7 @@ Column HOW:
   offset-sync  MirrorMaker's nearest offset sync before it
   checkpoint   the last checkpoint, since the cluster of the group does not answer
   timestamp    the first record that is not older than the group's next record
-  unknown      none is known
+  unknown      none is known, or only one of an earlier topic of the same name
 """
 
 

@@ -16,6 +16,7 @@ from kafkaraw.client.admin.group_descriptions import GroupState
 from kafkaraw.client.committed import OffsetAndMetadata
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import NamedTuple
+from kafkaraw.mirror.mapping import Translation
 from kafkaraw.records import TopicPartition
 
 _VERSION = 0
@@ -132,13 +133,24 @@ class CheckpointLog:
     def __init__(self, written: Iterable[Checkpoint] = ()) -> None:
         self._last = {(each.group_id, each.target): each for each in written}
 
-    def new(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-        """Return the checkpoints to write: of a group that has gone on, or has gone back to an earlier offset."""
+    def new(self, translated: Iterable[tuple[Checkpoint, Translation]]) -> list[Checkpoint]:
+        """Return the checkpoints to write.
+
+        That is of a group that has gone on, or has gone back to an earlier offset, and if the last one is ahead, since
+        it is about an earlier copy. Translations that are not exact get coarser with time: the last one is better.
+
+        Args:
+            translated: checkpoints with the translations that they have.
+        """
         found = []
-        for each in checkpoints:
+        for each, translation in translated:
             last = self._last.get((each.group_id, each.target))
-            has_gone_back = last is not None and each.upstream_offset < last.upstream_offset
-            if last is None or has_gone_back or each.downstream_offset > last.downstream_offset:
+            if (
+                last is None
+                or each.upstream_offset < last.upstream_offset
+                or each.downstream_offset > last.downstream_offset
+                or (translation.is_exact and each.downstream_offset < last.downstream_offset)
+            ):
                 found.append(each)
         return found
 

@@ -34,8 +34,8 @@ from kafkaraw.client.producer import AsyncProducer, core_of
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.core.producer.events import ProducerIdentity
 from kafkaraw.light_classes import replace
+from kafkaraw.mirror.clients import owner_of
 from kafkaraw.mirror.copying import settle_group
-from kafkaraw.mirror.flow import owner_of
 from kafkaraw.mirror.interfaces import FlowSettings
 from kafkaraw.mirror.positions import Position, RunIds, positions_of
 from kafkaraw.protocol import ZERO_UUID

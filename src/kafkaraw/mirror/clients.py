@@ -1,6 +1,6 @@
 """The clients of a flow's two clusters, and MirrorMaker's compacted topics: how they are made, written and read.
 
-Start at `FlowClients`.
+Start at `SessionClients`, which copy, and `FlowClients`, for all else.
 Source: Kafka's MirrorUtils.
 """
 
@@ -16,15 +16,102 @@ from kafkaraw.client.consumer import AsyncConsumer
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import BrokerError, KafkaError
-from kafkaraw.mirror.interfaces import FlowSettings
+from kafkaraw.light_classes import dataclass
+from kafkaraw.mirror.interfaces import Delivery, FlowSettings
 from kafkaraw.mirror.mapping import Mark
 from kafkaraw.mirror.stalls import Stalls
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.records import Record, TopicPartition
 
+FETCH_BYTES: Final = 8 << 20
+"""Of one response."""
+REQUEST_BYTES: Final = 8 << 20
+"""Of one Produce request, which has at most one batch of each partition."""
+METADATA_KEPT_MS: Final = 24 * 3_600_000
+"""How long the producer knows topics to which nothing is written: the flow will write to them."""
 INTERNAL_REPLICATION_FACTOR: Final = 3
 """MirrorMaker's default for its own topics, if the cluster has as many brokers."""
 _POLL_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class SessionClients:
+    """The clients of a session.
+
+    Attributes:
+        source: reads the source, without a group.
+        target: asks the target about topics and positions, with the flow's group.
+        producer: writes to the target.
+        owner: has the flow's transactional id; the same as `producer` if records are in transactions.
+    """
+
+    source: AsyncConsumer
+    target: AsyncConsumer
+    producer: AsyncProducer
+    owner: AsyncProducer
+
+    @property
+    def all(self) -> Sequence[AsyncProducer | AsyncConsumer]:
+        """In the order in which they are closed."""
+        owner = () if self.owner is self.producer else (self.owner,)
+        return self.producer, *owner, self.source, self.target
+
+
+def session_clients(settings: FlowSettings, runtimes: tuple[Runtime | None, Runtime | None]) -> SessionClients:
+    """Return the clients of a session.
+
+    Args:
+        settings: of the flow.
+        runtimes: of the clients of source and target.
+    """
+    reading: dict[str, Any] = {
+        "fetch_max_bytes": FETCH_BYTES,
+        **settings.source,
+        **settings.consumer,
+        "group_id": None,
+        "auto_offset_reset": "none",
+        "isolation_level": "read_committed" if settings.read_committed else "read_uncommitted",
+        "allow_auto_create_topics": False,
+    }
+    owner = owner_of(settings, runtimes[1])
+    is_exact = settings.delivery is Delivery.EXACTLY_ONCE
+    return SessionClients(
+        AsyncConsumer(runtime=runtimes[0], **reading),
+        positions_consumer_of(settings, runtimes[1]),
+        owner if is_exact else _producer_of(settings, runtimes[1], transactional_id=None),
+        owner,
+    )
+
+
+def positions_consumer_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncConsumer:
+    """Return a consumer of the target that asks for positions, with the flow's group, and reads nothing."""
+    asking: dict[str, Any] = {
+        **settings.target,
+        "group_id": settings.group_id,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "none",
+        "allow_auto_create_topics": False,
+    }
+    return AsyncConsumer(runtime=runtime, **asking)
+
+
+def owner_of(settings: FlowSettings, runtime: Runtime | None) -> AsyncProducer:
+    """Return a producer of the target with the transactional id of the worker: later ones fence it."""
+    return _producer_of(settings, runtime, transactional_id=settings.transactional_id)
+
+
+def _producer_of(settings: FlowSettings, runtime: Runtime | None, *, transactional_id: str | None) -> AsyncProducer:
+    writing: dict[str, Any] = {
+        "max_request_size": REQUEST_BYTES,
+        **settings.target,
+        **settings.producer,
+        "acks": "all",
+        "linger_ms": 0,
+        "metadata_max_idle_ms": METADATA_KEPT_MS,
+        "enable_idempotence": True,
+        "transactional_id": transactional_id,
+    }
+    return AsyncProducer(runtime=runtime, **writing)
 
 
 class FlowClients:

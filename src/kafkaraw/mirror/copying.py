@@ -2,8 +2,8 @@
 
 `BatchCopier` sends what was read to the partitions of the copies, limits how many bytes are in flight, and knows which
 offset of the source became which one of the target. `ExactlyOnce` and `AtLeastOnce` bring the positions to the target:
-in the transaction of the records, or after their acknowledgement, in one of their own. `flow.py` decides when. Nothing
-here reads the source. Start at `BatchCopier.send`.
+in the transaction of the records, or after their acknowledgement, in one of their own. `copy_session.py` decides when.
+Nothing here reads the source. Start at `BatchCopier.send`.
 """
 
 from __future__ import annotations
@@ -370,7 +370,7 @@ class _CopiedRun:
         if promise.base_offset >= 0:
             copy.target_offset = self._next_target_offset
         runs = first.runs if self._stop < 0 else (range(first.runs[0].start, self._stop),)
-        yield CopiedBatch(copy.source, copy.target, offsets, runs, promise.base_offset)
+        yield CopiedBatch(copy.source, copy.target, offsets, runs, promise.base_offset, copy.target_id)
 
 
 def _parts(sent: _Sent) -> Iterator[CopiedBatch]:
@@ -381,7 +381,7 @@ def _parts(sent: _Sent) -> Iterator[CopiedBatch]:
         end = part[-1].stop if left else sent.source_offsets.stop
         if promise.base_offset >= 0:
             copy.target_offset = promise.base_offset + here
-        yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset)
+        yield CopiedBatch(copy.source, copy.target, range(begin, end), part, promise.base_offset, copy.target_id)
         begin = end
 
 

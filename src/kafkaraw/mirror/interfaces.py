@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from kafkaraw.light_classes import NamedTuple, dataclass, field
-from kafkaraw.protocol import Uuid
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 
 
@@ -139,6 +139,7 @@ class CopiedBatch:
         runs: the offsets of the records in the source, as consecutive runs; empty if there are none.
         target_base_offset: the offset of the first record in the target; without records, the offset that the next
             record will have, or -1 if that is not known.
+        target_id: id of the copy's topic; zero if the target's brokers have none.
     """
 
     source: TopicPartition
@@ -146,6 +147,7 @@ class CopiedBatch:
     source_offsets: range
     runs: tuple[range, ...]
     target_base_offset: int
+    target_id: Uuid = ZERO_UUID
 
     @property
     def records_count(self) -> int:
@@ -155,6 +157,3 @@ class CopiedBatch:
 
 OnCopied: TypeAlias = Callable[[Sequence[CopiedBatch]], None]
 """Called in order of the offsets of each partition; must not block. An error that it raises ends the flow."""
-
-CopyIds: TypeAlias = Mapping[TopicPartition, Uuid]
-"""The ids of the topics that copies belong to, by partition of the source; zero if the target's brokers have none."""

@@ -13,28 +13,33 @@ may be read again, none is skipped. `is_exact` tells both cases apart. Reading b
 (`gap_at`, `paired`) makes it exact again.
 
 Chunks are the records of a compacted topic of the target, so a mapping survives restarts, and any program can read it.
-Two processes may write them at the same time, so each chunk is true alone, and says up to where it knows everything.
-Must not read or write topics: `offset_service.py` does. Start at `OffsetMapping.add` and `OffsetMapping.translate`.
+Two processes may write them at the same time, so each chunk is true alone, and says up to where it knows everything,
+and of which topic: a copy that was deleted and created again has another id, and other offsets.
+Must not read or write topics: `offset_service.py` does. Start at `OffsetMapping.add`, `OffsetMapping.translate` and
+`of_present_copies`.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from kafkaraw.errors import ProtocolError
 from kafkaraw.light_classes import NamedTuple, dataclass
 from kafkaraw.mirror.interfaces import CopiedBatch
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 
 CHUNK_RUNS: Final = 256
 LEVEL_CHUNKS: Final = 16
 """With one run for each of two transactions a second: exact for half an hour, then at each second transaction, ..."""
-_VERSION: Final = 1
-"""Of values; those of version 0 do not say up to which offset of the copy a chunk knows everything."""
+_VERSION: Final = 2
+"""Of values; those of version 0 do not say up to which offset of the copy a chunk knows everything, and those of
+versions 0 and 1 do not have the id of the copy's topic."""
+_ID_SIZE: Final = len(ZERO_UUID)
 _KEY_VERSION: Final = 0
 _UNLIMITED: Final = (1 << 63) - 1
 
@@ -90,11 +95,13 @@ class OffsetMapping:
 
     Attributes:
         source_end: the offset of the source up to which everything is copied; None before the first batch.
+        copy_id: id of the copy's topic; zero if it is not known.
         changed: numbers of chunks that differ from what was last written.
     """
 
     def __init__(self) -> None:
         self.source_end: int | None = None
+        self.copy_id: Uuid = ZERO_UUID
         self.changed: set[int] = set()
         self._chunks: list[_Chunk] = []
         self._open: list[Run] = []
@@ -121,6 +128,7 @@ class OffsetMapping:
             may_repeat: offsets of the copy between batches may be those of records that were copied twice. Otherwise
                 they are markers of transactions, or aborted records.
         """
+        self.note_copy(batch.target_id)
         settled, end = batch.source_offsets, self.source_end
         if end is not None and self.target_end is not None and -1 < batch.target_base_offset < self.target_end:
             self._clear()  # the topic of the target was created anew
@@ -140,6 +148,13 @@ class OffsetMapping:
         self.source_end = settled.stop
         self.changed.add(self._next_number)
         self._close_chunks()
+
+    def note_copy(self, copy_id: Uuid) -> None:
+        """Begin anew if the next batches are in another topic than those before; `add` does so, too."""
+        if not self.is_of(copy_id):
+            self._clear()
+        if copy_id != ZERO_UUID:
+            self.copy_id = copy_id
 
     def fill_gap(self, source: range, target: range, runs: Iterable[Run]) -> None:
         """Fill a gap between batches, or before the first one, with what both topics have there.
@@ -206,6 +221,10 @@ class OffsetMapping:
             return None
         ends = self.source_end, self.target_end
         return ends if offset > ends[1 if back else 0] else None
+
+    def is_of(self, copy_id: Uuid) -> bool:
+        """Return whether the mapping is about a topic; an id that is not known is no difference."""
+        return ZERO_UUID in (self.copy_id, copy_id) or self.copy_id == copy_id
 
     def translate(self, offset: int) -> Translation | None:
         """Return the position in the copy for a position in the source.
@@ -312,16 +331,17 @@ class OffsetMapping:
         suspended, the topic may have one without the other.
         """
         first = self._open[0] if self._open else None
-        ends = [(chunk.source, chunk.target) for chunk in self._chunks[1:]]
-        ends.append((self.source_end or 0, 0) if first is None else (first.source, first.target))
-        chunks = {chunk.number: (chunk, *end) for chunk, end in zip(self._chunks, ends, strict=False)}
+        begins = [(chunk.source, chunk.target) for chunk in self._chunks[1:]]
+        begins.append((self.source_end or 0, 0) if first is None else (first.source, first.target))
+        chunks = {chunk.number: (chunk, *begin) for chunk, begin in zip(self._chunks, begins, strict=False)}
         found: list[tuple[int, bytes | None]] = []
         for number in sorted(self.changed):
             if number == self._next_number and self.source_end is not None:
-                found.append((number, _value(0, self.source_end, self.target_end or 0, _encoded(self._open))))
+                ends = self.source_end, self.target_end or 0
+                found.append((number, _value(0, *ends, self.copy_id, _encoded(self._open))))
             elif number in chunks:
                 chunk, source_end, target_end = chunks[number]
-                found.append((number, _value(chunk.level, source_end, target_end, chunk.runs)))
+                found.append((number, _value(chunk.level, source_end, target_end, self.copy_id, chunk.runs)))
             else:
                 found.append((number, None))
         self.changed.clear()
@@ -333,17 +353,22 @@ class OffsetMapping:
 
         Several processes may have written them: one that has taken over, and one that was suspended. Each run of each
         chunk is true. What is between two runs is known only if one process has known both, and the first one up to
-        the second one.
+        the second one. Of chunks about several copies, those about the copy of the last chunk count.
 
         Raises:
             ProtocolError: a value is not one of this topic.
         """
         mapping, level = cls(), 0
         known = _Known(0, 0)  # behind the last run
-        for number, value in sorted(records):
+        values = {number: _parsed(value) for number, value in sorted(records)}
+        ids = [value.copy_id for value in values.values() if value.copy_id != ZERO_UUID]
+        mapping.copy_id = ids[-1] if ids else ZERO_UUID
+        for number, (chunk_level, source_end, target_end, copy_id, encoded) in values.items():
+            if not mapping.is_of(copy_id):
+                mapping.changed.add(number)  # it is deleted
+                continue
             before, before_level = mapping._open, level
-            last = before[-1] if before else None
-            level, source_end, target_end, encoded = _parsed(value)
+            last, level = before[-1] if before else None, chunk_level
             runs: list[Run] = []
             for run, run_known in _with_known(list(_decoded(encoded)), _Known(source_end, target_end)):
                 left = run if last is None else _behind(last, run)
@@ -367,6 +392,26 @@ class OffsetMapping:
             is_known = known.source >= (mapping.source_end or 0)
             mapping._open[-1] = mapping._open[-1]._replace(is_followed=is_known)
         return mapping
+
+
+def of_present_copies(
+    mappings: Mapping[TopicPartition, OffsetMapping], copy_of: Callable[[str], str], ids: Mapping[str, Uuid]
+) -> dict[TopicPartition, OffsetMapping | None]:
+    """Return the mappings that may be used: a copy that was deleted and created again has other offsets.
+
+    Args:
+        mappings: by partition of the source.
+        copy_of: returns the name of a topic's copy.
+        ids: of the topics that the cluster of the copies has now, by name.
+
+    Returns:
+        By partition of the source; None for a mapping of a topic that is not there any more.
+    """
+    present: dict[TopicPartition, OffsetMapping | None] = {}
+    for of, mapping in mappings.items():
+        copy_id = ids.get(copy_of(of.topic))
+        present[of] = mapping if copy_id is not None and mapping.is_of(copy_id) else None
+    return present
 
 
 class Mark(NamedTuple):
@@ -491,23 +536,43 @@ def _take(data: bytes, at: int) -> tuple[int, int]:
     raise ProtocolError(f"an offset mapping ends within a number, at byte {at}")
 
 
-def _value(level: int, source_end: int, target_end: int, runs: bytes) -> bytes:
+class _Value(NamedTuple):
+    """The record of a chunk.
+
+    Attributes:
+        level: how often it was thinned.
+        source_end, target_end: the offsets up to which it knows everything.
+        copy_id: id of the copy's topic; zero if it is not known.
+        runs: encoded.
+    """
+
+    level: int
+    source_end: int
+    target_end: int
+    copy_id: Uuid
+    runs: bytes
+
+
+def _value(level: int, source_end: int, target_end: int, copy_id: Uuid, runs: bytes) -> bytes:
     data = bytearray((_VERSION,))
     for number in (level, source_end, target_end):
         _put(data, number)
-    return bytes(data) + runs
+    return bytes(data) + copy_id + runs
 
 
-def _parsed(value: bytes) -> tuple[int, int, int, bytes]:
-    """Return the level of a chunk, up to which offsets of both sides it knows everything, and its encoded runs."""
-    if not value or value[0] not in (0, _VERSION):
+def _parsed(value: bytes) -> _Value:
+    if not value or value[0] > _VERSION:
         raise ProtocolError(f"an offset mapping has the version {value[:1].hex() or 'none'}, not {_VERSION}")
     level, at = _take(value, 1)
     source_end, at = _take(value, at)
-    target_end = _UNLIMITED
-    if value[0] == _VERSION:
+    target_end, copy_id = _UNLIMITED, ZERO_UUID
+    if value[0] >= 1:
         target_end, at = _take(value, at)
-    return level, source_end, target_end, value[at:]
+    if value[0] >= _VERSION:
+        copy_id, at = Uuid(value[at : at + _ID_SIZE]), at + _ID_SIZE
+        if len(copy_id) < _ID_SIZE:
+            raise ProtocolError(f"an offset mapping ends within the id of its copy: {value.hex()}")
+    return _Value(level, source_end, target_end, copy_id, value[at:])
 
 
 def mapping_key(source: TopicPartition, chunk: int) -> bytes:

@@ -4,9 +4,9 @@ Theory of operation. The flow calls `on_copied` for what is copied and committed
 One task for each duty does the rest: mappings and offset syncs are written each second, checkpoints, group offsets and
 heartbeats at their intervals. A mapping is written after the data, so after a crash it may lack the last second; the
 next batch then leaves a gap. Both topics have the same records in the gap, in the same order, so reading their offsets
-fills it. Group offsets are translated with what is copied, so none is ahead of the copy. None is translated before the
-flow has looked at the copies: one that was created again has other offsets than the mapping that was loaded. Later, the
-topic id shows that.
+fills it. Group offsets are translated with what is copied, so none is ahead of the copy. A copy that was created again
+has other offsets than its mapping, until the flow has noticed that: the id of the topic shows it. None is translated
+before the flow has looked at the copies, since brokers before Kafka 2.8 have no ids.
 
 A duty that fails is logged and done again at its next interval: the copy goes on. Start at `OffsetService.run`.
 Source: Kafka's MirrorCheckpointTask, MirrorHeartbeatTask, OffsetSyncWriter.
@@ -29,12 +29,20 @@ from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.checkpoints import Checkpoint, CheckpointLog, Heartbeat, offsets_to_commit
 from kafkaraw.mirror.clients import FlowClients, create_compacted, newest
 from kafkaraw.mirror.copying import together
-from kafkaraw.mirror.interfaces import CopiedBatch, CopyIds, Delivery
-from kafkaraw.mirror.mapping import OffsetMapping, Run, mapping_key, paired, parsed_mapping_key
+from kafkaraw.mirror.interfaces import CopiedBatch, Delivery
+from kafkaraw.mirror.mapping import (
+    OffsetMapping,
+    Run,
+    Translation,
+    mapping_key,
+    of_present_copies,
+    paired,
+    parsed_mapping_key,
+)
 from kafkaraw.mirror.offset_syncs import SyncSchedule
 from kafkaraw.mirror.policies import HEARTBEATS
 from kafkaraw.mirror.settings import MirrorFlow
-from kafkaraw.protocol import ZERO_UUID, Uuid
+from kafkaraw.protocol import Uuid
 from kafkaraw.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -85,12 +93,10 @@ class OffsetService:
         self._syncs = SyncSchedule(self._settings.offset_lag_max)
         self._checkpoints = CheckpointLog()
         self._groups = _Groups(flow)
-        self._copy_ids: CopyIds = {}
         self._opened = asyncio.Event()
 
-    def on_opened(self, copy_ids: CopyIds) -> None:
-        """Take note of the copies that the mappings are about; the flow calls this."""
-        self._copy_ids = copy_ids
+    def on_opened(self) -> None:
+        """Take note that the flow has looked at the copies; the flow calls this."""
         self._opened.set()
 
     def on_copied(self, batches: Sequence[CopiedBatch]) -> None:
@@ -98,6 +104,7 @@ class OffsetService:
         may_repeat = self._flow.copy.delivery is Delivery.AT_LEAST_ONCE
         for batch in batches:
             mapping = self.mappings.setdefault(batch.source, OffsetMapping())
+            mapping.note_copy(batch.target_id)
             start, base = batch.source_offsets.start, batch.target_base_offset
             end, target_end = mapping.source_end or 0, mapping.target_end or 0
             if end < start and target_end < base:
@@ -278,34 +285,25 @@ class OffsetService:
         )
         return paired(ours, theirs, is_first=is_first)
 
-    async def _translated(self, source: AsyncAdmin, target: AsyncAdmin) -> list[Checkpoint]:
-        """Return the offsets of all selected groups, as far as they can be translated.
-
-        A copy that was deleted and created again has other offsets than its mapping, until the flow has noticed that.
-        """
+    async def _translated(self, source: AsyncAdmin, target: AsyncAdmin) -> list[tuple[Checkpoint, Translation]]:
+        """Return the offsets of all selected groups, as far as they can be translated."""
         committed = await self._groups.committed(source, self._now_ms())
         if not committed:
             return []
-        ids = {each.name: each.topic_id for each in await target.list_topics()}
+        remote_topic = self._flow.route.remote_topic
+        present = of_present_copies(self.mappings, remote_topic, await topic_ids(target))
         return [
-            Checkpoint(group_id, copy, at.offset, found.offset, at.metadata)
+            (Checkpoint(group_id, copy, at.offset, found.offset, at.metadata), found)
             for group_id, offsets in committed.items()
-            for partition, at in offsets.items()
-            if (mapping := self.mappings.get(partition)) is not None
-            and self._is_known(partition, ids.get((copy := self._copy_of(partition)).topic))
+            for of, at in offsets.items()
+            if (mapping := present.get(of)) is not None
             and (found := mapping.translate(at.offset)) is not None
+            and (copy := TopicPartition(remote_topic(of.topic), of.partition))
         ]
 
-    def _copy_of(self, of: TopicPartition) -> TopicPartition:
-        return TopicPartition(self._flow.route.remote_topic(of.topic), of.partition)
-
-    def _is_known(self, of: TopicPartition, topic_id: Uuid | None) -> bool:
-        """Return whether a copy has the id that its mapping is about; ids that are not known are no difference."""
-        known = self._copy_ids.get(of, ZERO_UUID)
-        return topic_id is not None and (ZERO_UUID in (known, topic_id) or known == topic_id)
-
     async def _checkpoint(self, source: AsyncAdmin, target: AsyncAdmin, producer: AsyncProducer) -> None:
-        new = self._checkpoints.new(await self._translated(source, target))
+        translated = await self._translated(source, target)
+        new = self._checkpoints.new(translated)
         topic = self._policy.checkpoints_topic(self._flow.route.source_alias)
         for each in new:
             await producer.send(topic, each.value, each.key, partition=0)
@@ -313,7 +311,7 @@ class OffsetService:
         self._checkpoints.wrote(new)
 
     async def _commit(self, source: AsyncAdmin, target: AsyncAdmin) -> None:
-        checkpoints = await self._translated(source, target)
+        checkpoints = [each for each, _ in await self._translated(source, target)]
         if not checkpoints:
             return
         states: dict[str, GroupState | None] = {each.group_id: each.state for each in await target.list_groups()}
@@ -375,6 +373,30 @@ async def load_mappings(
         partition, number = parsed_mapping_key(key)
         chunks.setdefault(partition, []).append((number, value))
     return {partition: OffsetMapping.of_records(records) for partition, records in chunks.items()}
+
+
+async def topic_ids(admin: AsyncAdmin) -> dict[str, Uuid]:
+    """Return the ids of a cluster's topics by name; zero if its brokers have none.
+
+    Raises:
+        KafkaError: the cluster does not answer.
+    """
+    return {topic.name: topic.topic_id for topic in await admin.list_topics()}
+
+
+async def load_present_mappings(
+    clients: FlowClients, topic: str, copy_of: Callable[[str], str], *, of_source: bool = False
+) -> dict[TopicPartition, OffsetMapping | None]:
+    """Return the mappings that a topic has, None for those of a copy that was deleted; see `of_present_copies`.
+
+    Raises:
+        KafkaError: the topic cannot be read.
+    """
+    mappings = await load_mappings(clients, topic, of_source=of_source)
+    if not mappings:
+        return {}
+    async with clients.admin(of_source=of_source) as admin:
+        return of_present_copies(mappings, copy_of, await topic_ids(admin))
 
 
 def read_checkpoints(records: Mapping[bytes, bytes]) -> Iterable[Checkpoint]:

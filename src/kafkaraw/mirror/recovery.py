@@ -15,7 +15,8 @@ from typing import Final
 
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.clients import FlowClients
-from kafkaraw.mirror.mapping import Mark, OffsetMapping
+from kafkaraw.mirror.mapping import Mark, OffsetMapping, of_present_copies
+from kafkaraw.mirror.offset_service import topic_ids
 from kafkaraw.mirror.settings import MirrorFlow
 from kafkaraw.records import TopicPartition
 
@@ -58,11 +59,11 @@ async def restored_positions(
         clients.consumer(of_source=False) as target,
     ):
         committed = (await admin.list_group_offsets([flow.copy.group_id]))[flow.copy.group_id]
-        topics, copies = await asyncio.gather(source.list_topics(), target.list_topics())
+        topics, copies, ids = await asyncio.gather(source.list_topics(), target.list_topics(), topic_ids(admin))
         missing: dict[TopicPartition, TopicPartition] = {}
-        for of in mappings:
+        for of, mapping in of_present_copies(mappings, flow.route.remote_topic, ids).items():
             copy = TopicPartition(flow.route.remote_topic(of.topic), of.partition)
-            is_there = of in topics.get(of.topic, ()) and copy in copies.get(copy.topic, ())
+            is_there = mapping is not None and of in topics.get(of.topic, ()) and copy in copies.get(copy.topic, ())
             if is_there and flow.route.selects(of.topic) and copy not in committed:
                 missing[of] = copy
         if not missing:

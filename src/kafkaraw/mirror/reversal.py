@@ -9,11 +9,13 @@ is not needed, since copies have names of their own. Start at `starts_behind_cop
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from kafkaraw.errors import UsageError
 from kafkaraw.light_classes import NamedTuple
 from kafkaraw.mirror.clients import FlowClients
-from kafkaraw.mirror.offset_service import load_mappings
+from kafkaraw.mirror.mapping import of_present_copies
+from kafkaraw.mirror.offset_service import load_mappings, topic_ids
 from kafkaraw.mirror.settings import MirrorFlow
 from kafkaraw.records import TopicPartition
 
@@ -42,18 +44,29 @@ async def starts_behind_copies(flow: MirrorFlow, clients: FlowClients) -> list[F
         clients: of its clusters.
 
     Raises:
-        UsageError: the source has no offset mapping, or none of topics that the flow copies under their names.
+        UsageError: the source has no offset mapping, or none of topics that the flow copies under their names, or one
+            of a topic that was deleted and created again.
         KafkaError: a cluster does not answer.
     """
     route = flow.route
     topic = route.policy.offset_mapping_topic(route.target_alias)
+    copy_of = partial(route.policy.remote_topic, route.target_alias)
     mappings = await load_mappings(clients, topic, of_source=True)
-    async with clients.admin(of_source=False) as admin:
+    async with clients.admin(of_source=True) as origin, clients.admin(of_source=False) as admin:
+        ids = await topic_ids(origin)
         committed = (await admin.list_group_offsets([flow.copy.group_id]))[flow.copy.group_id]
     found = []
-    for target, mapping in sorted(mappings.items()):
-        source = TopicPartition(route.policy.remote_topic(route.target_alias, target.topic), target.partition)
-        if route.selects(source.topic) and route.remote_topic(source.topic) == target.topic:
+    for target, mapping in sorted(of_present_copies(mappings, copy_of, ids).items()):
+        source = TopicPartition(copy_of(target.topic), target.partition)
+        is_there = source.topic in ids
+        if is_there and route.selects(source.topic) and route.remote_topic(source.topic) == target.topic:
+            if mapping is None:
+                raise UsageError(
+                    f"{flow.name}: topic {source.topic!r} of {route.source_alias} was deleted and created again since "
+                    f"{route.target_alias}->{route.source_alias} has copied it, so it is not known which of its "
+                    f"records have come from {route.target_alias}: exclude it from the flow, or delete it in "
+                    f"{route.target_alias} to copy all of them"
+                )
             at = committed.get(target)
             found.append(FlowStart(source, target, mapping.target_end or 0, None if at is None else at.offset))
     if not found:

@@ -24,13 +24,10 @@ from kafkaraw.core.fetch.failures import name_of
 from kafkaraw.errors import KafkaError, RetriableError
 from kafkaraw.light_classes import replace
 from kafkaraw.mirror.claims import Claim
-from kafkaraw.mirror.flow import (
-    CLOSE_S,
-    POSITIONS_KEPT_S,
-    FlowPart,
-    positions_consumer_of,
-)
-from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, CopyIds, FlowSettings, OnCopied, TopicPlan
+from kafkaraw.mirror.clients import positions_consumer_of
+from kafkaraw.mirror.commit_schedule import POSITIONS_KEPT_S
+from kafkaraw.mirror.copy_session import CLOSE_S, FlowPart
+from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, FlowSettings, OnCopied, TopicPlan
 from kafkaraw.mirror.positions import PositionMissingError, RunIds, random_run_id
 from kafkaraw.mirror.refusals import Refusal, Refusals
 from kafkaraw.mirror.sessions import Sessions, is_lasting, is_passing
@@ -81,8 +78,7 @@ class SharedFlow:
         on_copied: called with what was committed, after each round.
         runner: runs the tasks.
         ready: no round begins before it is set.
-        on_opened: called after each round without a failure, and while there is nothing to copy, with the ids that
-            the copies had before the round.
+        on_opened: called after each round without a failure, and while there is nothing to copy.
         round_s: how long a round lasts.
         source_runtime: network, clock and randomness of clients of the source; the real ones when None.
         target_runtime: of clients of the target.
@@ -100,7 +96,7 @@ class SharedFlow:
         runner: ShareRunner,
         *,
         ready: asyncio.Event | None = None,
-        on_opened: Callable[[CopyIds], None] = lambda _: None,
+        on_opened: Callable[[], None] = lambda: None,
         round_s: float = ROUND_S,
         source_runtime: Runtime | None = None,
         target_runtime: Runtime | None = None,
@@ -153,16 +149,11 @@ class SharedFlow:
                 await rounds.refresh_if_due()
                 shares = topics_of_shares(rounds.topics, rounds.partitions, max(1, self._runner.tasks_count()))
                 if shares:
-                    await target.list_topics()
-                    copies = {
-                        of: topic.target for topic in rounds.topics for of in rounds.partitions.get(topic.source, ())
-                    }
-                    ids = {of: target.topic_id(copy) for of, copy in copies.items()}
                     await self._run_round(claim, shares)
-                    self._on_opened(ids)
+                    self._on_opened()
                 else:
                     self._sessions.has_opened = True
-                    self._on_opened({})
+                    self._on_opened()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_IDLE_S):
                             await self._stop.wait()

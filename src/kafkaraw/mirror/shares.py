@@ -15,7 +15,8 @@ from typing import Final
 from kafkaraw.client.runtime import Runtime
 from kafkaraw.errors import KafkaError
 from kafkaraw.light_classes import dataclass, field, replace
-from kafkaraw.mirror.flow import Flow, FlowPart, RefusedError
+from kafkaraw.mirror.copy_session import FlowPart
+from kafkaraw.mirror.flow import Flow, RefusedError
 from kafkaraw.mirror.interfaces import CopiedBatch, CopiedTopic, FlowSettings
 from kafkaraw.mirror.positions import PositionMissingError
 from kafkaraw.mirror.refusals import Refusal
@@ -179,7 +180,7 @@ def merged(batches: Iterable[CopiedBatch]) -> list[CopiedBatch]:
 def _continues(before: CopiedBatch, batch: CopiedBatch) -> bool:
     return (
         bool(before.runs and batch.runs)
-        and before.target == batch.target
+        and (before.target, before.target_id) == (batch.target, batch.target_id)
         and before.source_offsets.stop == batch.source_offsets.start
         and before.target_base_offset >= 0
         and before.target_base_offset + before.records_count == batch.target_base_offset

@@ -4,7 +4,8 @@ An offset of a topic that the flow copies is translated with the offset mapping 
 copy, from the cluster that the group moves to, is translated back to the offset of its source, so the same code moves a
 group to the other side and back. Without a mapping, as for copies that MirrorMaker has made, MirrorMaker's offset syncs
 are used, and on request the timestamp of the group's next record. If the cluster that the group comes from does not
-answer, its last checkpoints are used. No offset is committed for a group that has members, and none moves backwards.
+answer, its last checkpoints are used. Nothing that was written about a copy that was deleted is used for one of the
+same name (`of_present_copies`). No offset is committed for a group that has members, and none moves backwards.
 Start at `GroupTranslator`.
 Source: Kafka's MirrorCheckpointTask, RemoteClusterUtils; KIP-382.
 """
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from kafkaraw.client.admin.client import AsyncAdmin
@@ -26,7 +28,7 @@ from kafkaraw.light_classes import dataclass, field, replace
 from kafkaraw.mirror.checkpoints import INACTIVE, Checkpoint
 from kafkaraw.mirror.clients import FlowClients, newest
 from kafkaraw.mirror.mapping import OffsetMapping, Translation, paired
-from kafkaraw.mirror.offset_service import GAP_OFFSETS_MAX, load_mappings, read_checkpoints
+from kafkaraw.mirror.offset_service import GAP_OFFSETS_MAX, load_present_mappings, read_checkpoints
 from kafkaraw.mirror.offset_syncs import OffsetSync, translated
 from kafkaraw.mirror.settings import MirrorFlow
 from kafkaraw.records import TopicPartition
@@ -47,7 +49,7 @@ class How(StrEnum):
         OFFSET_SYNC: the position of MirrorMaker's nearest offset sync before it.
         CHECKPOINT: the last checkpoint; the cluster that the group comes from does not answer.
         TIMESTAMP: the first record that is not older than the group's next record.
-        UNKNOWN: none is known.
+        UNKNOWN: none is known, or what is known is about a topic that was deleted.
     """
 
     EXACT = "exact"
@@ -217,24 +219,45 @@ class GroupTranslator:
                 f"{self.origin_alias} does not answer, and {topic} of {self.destination_alias} has no checkpoint of "
                 f"{', '.join(groups)}: {silent}"
             )
-        return [self._of_checkpoint(each) for each in sorted(found)]
+        mappings = await self._mappings_into_destination()
+        return [self._of_checkpoint(each, mappings) for each in sorted(found)]
 
-    def _of_checkpoint(self, each: Checkpoint) -> TranslatedOffset:
+    def _of_checkpoint(
+        self, each: Checkpoint, mappings: Mapping[TopicPartition, OffsetMapping | None]
+    ) -> TranslatedOffset:
         upstream = self._policy.upstream_topic(each.target.topic) or each.target.topic
+        origin, offset, how = TopicPartition(upstream, each.target.partition), None, How.UNKNOWN
+        mapping = mappings.get(origin)
+        if mapping is not None:
+            offset, how = _offset_of_checkpoint(each, mapping), How.CHECKPOINT
+        elif origin not in mappings:
+            offset, how = each.downstream_offset, How.CHECKPOINT
         return TranslatedOffset(
-            each.group_id, TopicPartition(upstream, each.target.partition), each.upstream_offset, each.target,
-            each.downstream_offset, How.CHECKPOINT, metadata=each.metadata,
-        )  # fmt: skip
+            each.group_id, origin, each.upstream_offset, each.target, offset, how, metadata=each.metadata
+        )
+
+    async def _mappings_into_destination(self) -> dict[TopicPartition, OffsetMapping | None]:
+        return await load_present_mappings(
+            self._clients,
+            self._policy.offset_mapping_topic(self.origin_alias),
+            partial(self._policy.remote_topic, self.origin_alias),
+            of_source=not self._from_source,
+        )
+
+    async def _mappings_into_origin(self) -> dict[TopicPartition, OffsetMapping | None]:
+        return await load_present_mappings(
+            self._clients,
+            self._inbound_policy.offset_mapping_topic(self.destination_alias),
+            partial(self._inbound_policy.remote_topic, self.destination_alias),
+            of_source=self._from_source,
+        )
 
     async def _of_offsets(
         self, committed: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]
     ) -> list[TranslatedOffset]:
-        topics = (
-            self._policy.offset_mapping_topic(self.origin_alias),
-            self._inbound_policy.offset_mapping_topic(self.destination_alias),
-        )
-        into_destination = await load_mappings(self._clients, topics[0], of_source=not self._from_source)
-        into_origin = await load_mappings(self._clients, topics[1], of_source=self._from_source)
+        into_destination = await self._mappings_into_destination()
+        into_origin = await self._mappings_into_origin()
+        outdated = {of for of, mapping in into_destination.items() if mapping is None}
         found: list[TranslatedOffset] = []
         for group_id, offsets in committed.items():
             for origin, at in sorted(offsets.items()):
@@ -255,7 +278,7 @@ class GroupTranslator:
                 else:
                     continue
                 found.append(_translated(group_id, origin, at, destination, other))
-        return await self._with_timestamps(await self._with_syncs(found))
+        return await self._with_timestamps(await self._with_syncs(found, outdated))
 
     async def _read(
         self, mapping: OffsetMapping, source: TopicPartition, copy: TopicPartition, offset: int, *, back: bool
@@ -319,7 +342,7 @@ class GroupTranslator:
         )
 
     def _original(
-        self, origin: TopicPartition, into_origin: Mapping[TopicPartition, OffsetMapping]
+        self, origin: TopicPartition, into_origin: Mapping[TopicPartition, OffsetMapping | None]
     ) -> TopicPartition | None:
         """Return the partition of the destination that a partition of the origin is a copy of, None if it is none."""
         source = self._inbound_policy.topic_source(origin.topic)
@@ -332,8 +355,15 @@ class GroupTranslator:
         """Whether a flow copies a topic of the origin to the destination."""
         return self._route is not None and self._route.selects(topic)
 
-    async def _with_syncs(self, offsets: list[TranslatedOffset]) -> list[TranslatedOffset]:
-        """Use MirrorMaker's offset syncs where there is no mapping."""
+    async def _with_syncs(
+        self, offsets: list[TranslatedOffset], outdated: Collection[TopicPartition]
+    ) -> list[TranslatedOffset]:
+        """Use MirrorMaker's offset syncs where there is no mapping.
+
+        Args:
+            offsets: as far as they are translated.
+            outdated: partitions whose mapping is about a copy that was deleted: their syncs may be, too.
+        """
         if not self._from_source or all(each.translated is not None for each in offsets):
             return offsets
         in_source = self._flow.offsets.offset_syncs_in_source
@@ -345,7 +375,8 @@ class GroupTranslator:
                 syncs.setdefault(sync.source, []).append(sync)
         found = []
         for each in offsets:
-            other = None if each.translated is not None else translated(syncs.get(each.origin, []), each.offset)
+            is_open = each.translated is None and each.origin not in outdated
+            other = translated(syncs.get(each.origin, []), each.offset) if is_open else None
             found.append(each if other is None else _changed(each, other.offset, How.OFFSET_SYNC))
         return found
 
@@ -398,6 +429,19 @@ def _translated(
     how = How.UNKNOWN if found is None else How.EXACT if found.is_exact else How.EARLIER
     offset = None if found is None else found.offset
     return TranslatedOffset(group_id, origin, at.offset, destination, offset, how, metadata=at.metadata)
+
+
+def _offset_of_checkpoint(checkpoint: Checkpoint, mapping: OffsetMapping) -> int:
+    """Return the position in the copy of a checkpoint, which may be about an earlier copy.
+
+    The mapping is about the present one. Where it was thinned, the checkpoint is more exact if both agree.
+    """
+    offset, downstream = checkpoint.upstream_offset, checkpoint.downstream_offset
+    found = mapping.translate(offset)
+    if found is None:
+        return downstream  # of records that were copied before, by MirrorMaker
+    gap = None if found.is_exact else mapping.gap_at(offset)
+    return downstream if gap is not None and gap[1].start <= downstream <= gap[1].stop else found.offset
 
 
 def _changed(each: TranslatedOffset, offset: int, how: How) -> TranslatedOffset:

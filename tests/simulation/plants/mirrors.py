@@ -12,28 +12,29 @@ import pytest
 from kafkaraw.client.producer import AsyncProducer
 from kafkaraw.client.sending.producer_core import ProducerCore
 from kafkaraw.errors import KafkaError
-from kafkaraw.mirror import copying, flow, offset_service, translation
+from kafkaraw.mirror import copy_session, copying, offset_service, translation
 from kafkaraw.mirror.checkpoints import Checkpoint
+from kafkaraw.mirror.copy_session import CopySession
 from kafkaraw.mirror.copying import BatchCopier, _offsets
-from kafkaraw.mirror.flow import Flow, _Session
+from kafkaraw.mirror.flow import Flow
 from kafkaraw.mirror.mapping import OffsetMapping, Translation
 from kafkaraw.mirror.offset_syncs import OffsetSync
 
 
 def mirror_commits_positions_before_records(monkeypatch: pytest.MonkeyPatch):
-    commit = _Session._commit_positions
+    commit = CopySession._commit_positions
 
     async def positions_first(self, positions, settled, count):
         targets = {self._copies[of].target: position for of, position in positions.items() if of in self._copies}
         await self._clients.target.commit(_offsets(targets))
         await commit(self, positions, settled, count)
 
-    monkeypatch.setattr(_Session, "_commit_positions", positions_first)
+    monkeypatch.setattr(CopySession, "_commit_positions", positions_first)
 
 
 def mirror_sends_records_again_outside_the_transaction(monkeypatch: pytest.MonkeyPatch):
     """When the outcome of a transaction is unknown, its records are sent by another producer."""
-    clients_of, send, commit = flow._clients_of, _Session._send, _Session._commit_positions
+    clients_of, send, commit = copy_session.session_clients, CopySession._send, CopySession._commit_positions
     runtimes, kept = {}, defaultdict(list)
 
     def remember_runtime(settings, given):
@@ -59,9 +60,9 @@ def mirror_sends_records_again_outside_the_transaction(monkeypatch: pytest.Monke
         finally:
             kept[self].clear()
 
-    monkeypatch.setattr(flow, "_clients_of", remember_runtime)
-    monkeypatch.setattr(_Session, "_send", send_and_keep)
-    monkeypatch.setattr(_Session, "_commit_positions", commit_or_send_again)
+    monkeypatch.setattr(copy_session, "session_clients", remember_runtime)
+    monkeypatch.setattr(CopySession, "_send", send_and_keep)
+    monkeypatch.setattr(CopySession, "_commit_positions", commit_or_send_again)
 
 
 def mirror_copies_records_of_aborted_transactions(monkeypatch: pytest.MonkeyPatch):
@@ -79,7 +80,7 @@ def mirror_sends_batches_in_reverse_order(monkeypatch: pytest.MonkeyPatch):
 
 
 def at_least_once_mirror_commits_positions_before_it_sends(monkeypatch: pytest.MonkeyPatch):
-    send = _Session._send
+    send = CopySession._send
 
     async def commit_first(self, read):
         positions = {self._copies[of].target: position for of, position in self._moved_positions().items()}
@@ -87,26 +88,27 @@ def at_least_once_mirror_commits_positions_before_it_sends(monkeypatch: pytest.M
         await asyncio.sleep(0.3)
         await send(self, read)
 
-    monkeypatch.setattr(_Session, "_send", commit_first)
+    monkeypatch.setattr(CopySession, "_send", commit_first)
 
 
 def at_least_once_mirror_is_not_fenced(monkeypatch: pytest.MonkeyPatch):
     """Positions are committed outside of transactions, so an earlier process goes on beside a later one."""
-    clients_of, clients = flow._clients_of, {}
+    clients_of, clients = copy_session.session_clients, {}
 
     def remember(settings, runtimes):
         made = clients_of(settings, runtimes)
         clients[made.owner] = made
         return made
 
-    async def take_over(owner, identity):
+    async def nothing(*_):
         pass
 
     async def commit(owner, positions, group_id):
         await clients[owner].target.commit(_offsets(positions))
 
-    monkeypatch.setattr(flow, "_clients_of", remember)
-    monkeypatch.setattr(copying, "_take_over", take_over)
+    monkeypatch.setattr(copy_session, "session_clients", remember)
+    monkeypatch.setattr(copying, "_take_over", nothing)
+    monkeypatch.setattr(copying, "settle_group", nothing)
     monkeypatch.setattr(copying, "_commit_alone", commit)
 
 
