@@ -101,8 +101,14 @@ def written() -> Iterator[Written]:
 
 
 @pytest.fixture(scope="module")
-def data(written: Written) -> KafkaDataset:
-    return dataset("orders", value="avro", registry=written.url, bootstrap_servers=written.servers)
+def registry(written: Written) -> Iterator[Registry]:
+    with Registry(written.url) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def data(written: Written, registry: Registry) -> KafkaDataset:
+    return dataset("orders", value="avro", registry=registry, bootstrap_servers=written.servers)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +163,8 @@ LEAVES = st.sampled_from(sorted(LITERALS)).flatmap(
         )
     )
 ) | st.sampled_from(["state LIKE 'p%'", "\"user\".name LIKE 'a\\%' ESCAPE '\\'", "len(tags) > 1", "isnan(ratio)",
-                     "counts['x'] = 1", "either IS NULL", "value_error IS NULL", "day::TIMESTAMP < \"at\""])  # fmt: skip
+                     "counts['x'] = 1", "either IS NULL", "value_error IS NULL",
+                     'day::TIMESTAMP < "at"'])  # fmt: skip
 FILTERS = st.recursive(
     LEAVES,
     lambda inner: (
@@ -169,7 +176,7 @@ FILTERS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(filter=FILTERS, limit=st.none() | st.integers(0, 40), skipped=st.integers(0, 10), descending=st.booleans())
 def test_sql_over_a_topic_returns_what_it_returns_in_memory(
     session: SqlSession, filter: str, limit: int | None, skipped: int, descending: bool
@@ -181,7 +188,7 @@ def test_sql_over_a_topic_returns_what_it_returns_in_memory(
     assert found == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(filter=FILTERS, other=FILTERS, kind=st.sampled_from(["JOIN", "LEFT JOIN", "SEMI JOIN", "ANTI JOIN"]))
 def test_joins_return_what_they_return_in_memory(session: SqlSession, filter: str, other: str, kind: str):
     query = f"""SELECT a.partition, a."offset" FROM (SELECT * FROM {{0}} WHERE {filter}) a {kind} (
@@ -217,7 +224,7 @@ PREDICATES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(predicate=PREDICATES)
 def test_a_frame_of_polars_returns_what_it_returns_in_memory(data: KafkaDataset, predicate: pl.Expr):
     whole = pl.DataFrame(data.to_table()).lazy()
@@ -248,12 +255,12 @@ def test_rows_of_a_consumer_and_of_sql_are_the_same(written: Written, session: S
     assert [tuple(row.values()) for row in found.to_pylist()] == [tuple(row.values()) for row in expected.to_pylist()]
 
 
-def test_a_value_that_does_not_decode_is_named_by_its_place(written: Written):
+def test_a_value_that_does_not_decode_is_named_by_its_place(written: Written, registry: Registry):
     with SqlSession(bootstrap_servers=written.servers, value="avro", registry=written.url) as session:
         found = session.query("SELECT count(*) AS n FROM orders WHERE value_error IS NOT NULL").read_all()["n"]
     assert found.to_pylist()[0] > 0
     strict = dataset(
-        "orders", value="avro", registry=written.url, on_error="raise", bootstrap_servers=written.servers, threads=1
+        "orders", value="avro", registry=registry, on_error="raise", bootstrap_servers=written.servers, threads=1
     )
     with pytest.raises(DeserializationError, match=r"value of orders-[01] at offset \d+: ") as raised:
         strict.to_table(["id"])

@@ -149,6 +149,7 @@ class SqlSession:
         self.scans: list[PlannedScan] = []
         origin = origin_of(log_dirs, settings, _POLL_TIMEOUT_MS).kept_open()
         source = source_of((), origin, registry, threads)
+        self._registry = source.registry if isinstance(registry, str | Mapping) else None  # which nothing else closes
         self._tables = SessionTables(source, TableDefaults(key, value, dict(formats or {})))
         self._producer = producer
         self._spill = tempfile.mkdtemp(prefix="kafkaraw-sql-")
@@ -167,10 +168,12 @@ class SqlSession:
         self.close()
 
     def close(self) -> None:
-        """End a statement that is under way, and close DuckDB and the connections to brokers."""
+        """End a statement that is under way, and close DuckDB and the connections to brokers and the registry."""
         self.interrupt()
         self._connection.close()
         self._tables.source.origin.close()
+        if self._registry is not None:
+            self._registry.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def interrupt(self) -> None:
