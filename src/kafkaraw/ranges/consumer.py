@@ -99,8 +99,8 @@ async def _first_since(
     offsets = {of: None if place is None else place.offset for of, place in found.items()}
     unread = [of for of, offset in offsets.items() if offset is None or offset >= ends[of]]
     topics = dict.fromkeys(of.topic for of in unread)
-    starts, left, *_ = await asyncio.gather(
-        consumer.beginning_offsets(ends), consumer.end_offsets(unread), *map(consumer.partitions_for, topics)
-    )
+    offsets_now = asyncio.gather(consumer.beginning_offsets(ends), consumer.end_offsets(unread))
+    topics_now = asyncio.gather(*map(consumer.partitions_for, topics))
+    (starts, left), _ = await asyncio.gather(offsets_now, topics_now)
     ids = {topic: consumer.topic_id(topic) for topic in topics}
     return {of: FirstSince(offset, starts[of], left.get(of), ids.get(of.topic)) for of, offset in offsets.items()}
