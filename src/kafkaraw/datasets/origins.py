@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from kafkaraw.errors import KafkaError, UnknownTopicError, UsageError
 from kafkaraw.logs.segment_reader import Damages, read_pieces
 from kafkaraw.logs.topics import INTERNAL_TOPICS, LogTopics
-from kafkaraw.protocol import ZERO_UUID
 from kafkaraw.ranges.consumer import FirstSince, RangeConsumer
 from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.ranges.reading import ReadLimits, read_batches
@@ -260,7 +259,7 @@ def _since(consumer: RangeConsumer, ranges: Sequence[OffsetRange], time_ms: int)
 
 def _check_is_there(each: OffsetRange, found: FirstSince) -> None:
     """Raise RecordsGoneError if the log, or its topic, is another one: no record of it says that any is missing."""
-    if found.topic_id not in (None, ZERO_UUID, each.topic_id) and each.topic_id != ZERO_UUID:
+    if found.is_of_another(each.topic_id):
         _raise_loss(f"topic {each.topic} was deleted and created again")
     if found.end is not None and found.end < each.end:
         _raise_loss(

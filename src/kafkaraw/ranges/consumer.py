@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.core.fetch.subscription_state import FetchRange, FetchState
 from kafkaraw.errors import KafkaError
-from kafkaraw.protocol import Uuid
+from kafkaraw.protocol import ZERO_UUID, Uuid
 from kafkaraw.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ class FirstSince:
     start: int
     end: int | None
     topic_id: Uuid | None
+
+    def is_of_another(self, topic_id: Uuid) -> bool:
+        """Return whether the partition is known to be of another topic."""
+        return self.topic_id not in (None, ZERO_UUID, topic_id) and topic_id != ZERO_UUID
 
 
 class RangeConsumer(Consumer):
