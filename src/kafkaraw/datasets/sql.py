@@ -264,10 +264,8 @@ class SqlSession:
         self._registered.clear()
         tables = self._tables.begin()
         if shows_tables(text):
-            names = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}'" for name in _shown(tables))
-            text = (
-                f"SELECT unnest([{names}]::VARCHAR[]) AS name UNION SELECT table_name FROM duckdb_tables() ORDER BY 1"
-            )
+            names = ", ".join(f"'{name}'" for name in _shown(tables))  # which have no quotes
+            text = f"SELECT unnest([{names}]::VARCHAR[]) AS name UNION {_OWN_TABLES} ORDER BY 1"
         run = self._running = Running(self._connection)
         rewritten, functions, calls = _with_functions(text, tables)
         try:
