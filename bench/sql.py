@@ -82,7 +82,7 @@ def with_kafkaraw(job: Job) -> Callable[[], pa.Table]:
     """Query the topic as a table."""
     value = "json" if "status" in job.query else "bytes"
     session = SqlSession(bootstrap_servers=job.servers, key="bytes", value=value)
-    session.query(f'SELECT offset FROM "{job.topic}" LIMIT 0').read_all()  # connects
+    session.query(f'SELECT count(*) FROM "{job.topic}" WHERE "offset" = 0').read_all()  # connects
     return lambda: session.query(job.query.format(table=f'"{job.topic}"')).read_all()
 
 

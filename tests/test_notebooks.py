@@ -106,4 +106,6 @@ def test_frames_are_shown_without_passwords():
     assert "SaslAuthenticate request v2" in shown(page)
     assert "(hidden)" in page
     assert "password" not in page
+    assert "<td>· api_key</td>" in page
+    assert "\\u" not in shown(page)
     assert shown(annotate(b"\xff" * 10))

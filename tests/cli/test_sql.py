@@ -69,6 +69,12 @@ def test_explain_shows_offsets_and_columns_and_reads_nothing(orders: str):
     assert run(orders, "sql", "--explain", "SELECT 1").output == "reads no topic\n"
 
 
+def test_a_plan_of_duckdb_is_shown_in_its_lines(orders: str):
+    said = run(orders, "sql", "EXPLAIN SELECT max(id) FROM orders").output
+    assert len(said.splitlines()) > 3
+    assert "\\n" not in said
+
+
 def test_rows_become_records(orders: str):
     make_topic(orders, "totals")
     said = run(

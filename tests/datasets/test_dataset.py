@@ -79,6 +79,14 @@ def test_a_filter_returns_what_it_returns_without_being_pushed_down(orders: Kafk
     assert sum(each.size for each in orders.planned(filter)) == COUNT // 3 - 300
 
 
+def test_columns_can_be_named_by_their_places(orders: KafkaDataset):
+    places = [orders.schema.names.index(name) for name in ("partition", "offset")]
+    filter = (pc.field(places[0]) == 1) & (pc.field(places[1]) >= 990)
+    whole = orders.to_table()
+    assert orders.to_table(["offset", "id"], filter=filter).num_rows == whole.filter(filter).num_rows == 10
+    assert orders.to_table({"n": pc.field(places[1])}, filter=filter).num_rows == 10
+
+
 def test_a_filter_on_timestamps_reads_from_the_first_record_of_that_time(broker: EmbeddedBroker):
     times = dataset("times", value="string", bootstrap_servers=broker.bootstrap_servers)
     since = pc.field("timestamp") >= pa.scalar(99_900_000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
@@ -204,6 +212,19 @@ def test_what_is_for_files_is_refused(orders: KafkaDataset):
     assert orders.take([0, COUNT - 1]).num_rows == 2
     with pytest.raises(UsageError):
         pa_dataset.dataset([orders, orders])
+
+
+def test_dask_can_tell_data_sets_apart(orders: KafkaDataset, broker: EmbeddedBroker):
+    """Dask takes what it calls files of a data set for its contents."""
+    servers = broker.bootstrap_servers
+    others = [
+        dataset("orders", value="json", key="string", bootstrap_servers=servers, **more)  # type: ignore[arg-type]
+        for more in ({"isolation_level": "read_committed"}, {"on_error": "raise"})
+    ]
+    filtered = orders.filter(pc.field("id") > 3)
+    some = [orders, *orders.split(3), orders.tail(5), filtered, *others, dataset("orders", bootstrap_servers=servers)]
+    assert len({tuple(each.files) for each in some}) == len(some)
+    assert orders.refresh().files == orders.files
 
 
 def test_files_are_written_from_a_data_set(orders: KafkaDataset, tmp_path: Path):

@@ -101,6 +101,30 @@ def test_a_range_that_is_left_out_has_no_matching_record(filter: pc.Expression, 
         ((at("2026-01-01T00:00:00+00:00") < TIMESTAMP) | (AMOUNT > 3), None),
         ((at("2026-01-01T00:00:00+00:00") < TIMESTAMP) | TIMESTAMP.is_null(), None),
         (AMOUNT > 3, None),
+        (at("1969-12-31T23:59:59+00:00") < TIMESTAMP, None),
+        (TIMESTAMP.cast(pa.date32()) >= datetime.date(2026, 1, 1), None),
+        (
+            TIMESTAMP.isin(
+                pa.array([at("2026-01-02T00:00:00+05:00").as_py(), at("2026-01-03T00:00:00+00:00").as_py()], UTC_US)
+            ),
+            1_767_294_000_000_000,
+        ),
+        (
+            (at("2026-01-02T00:00:00+00:00") < TIMESTAMP) | (at("2026-01-01T00:00:00+00:00") < TIMESTAMP),
+            1_767_225_600_000_001,
+        ),
+        (
+            (at("2026-01-02T00:00:00+00:00") < TIMESTAMP) & (at("2026-01-01T00:00:00+00:00") < TIMESTAMP),
+            1_767_312_000_000_001,
+        ),
+        (
+            (pc.field("value") == b"2026-01-01 00:00:00") & (at("2026-01-02T00:00:00+00:00") < TIMESTAMP),
+            1_767_312_000_000_001,
+        ),
+        (
+            pc.scalar(pa.scalar(1_767_225_600_000_000, pa.timestamp("us", tz="+02:00"))) <= TIMESTAMP,
+            1_767_225_600_000_000,
+        ),
     ],
 )
 def test_a_filter_on_timestamps_has_an_earliest_time(filter: pc.Expression, expected: int | None):
@@ -112,6 +136,24 @@ def test_columns_of_the_projection_and_of_the_filter_are_needed():
     assert needed_columns(SCHEMA, [], None) == []
     assert needed_columns(SCHEMA, {"sum": AMOUNT + OFFSET}, None) == ["offset", "amount"]
     assert needed_columns(SCHEMA, None, AMOUNT > 3) == list(SCHEMA.names)
+
+
+@settings(max_examples=60, deadline=None)
+@given(times=st.lists(st.integers(1, 2**53), min_size=1, max_size=3), hours=st.integers(-12, 12), is_text=st.booleans())
+def test_the_earliest_time_does_not_depend_on_how_it_is_written(times: list[int], hours: int, is_text: bool):
+    zone = pa.timestamp("us", tz=f"{hours:+03d}:00")
+    scalars = [pa.scalar(each, pa.int64()).cast(zone if is_text else UTC_US) for each in times]
+    filter = scalars[0] <= TIMESTAMP
+    for each in scalars[1:]:
+        filter |= each < TIMESTAMP
+    assert earliest_timestamp_us(filter, SCHEMA) == min([times[0], *(each + 1 for each in times[1:])])
+
+
+def test_a_column_can_be_named_by_its_place():
+    assert needed_columns(SCHEMA, ["offset", "amount"], pc.field(2) > 3) == list(SCHEMA.names)
+    assert needed_columns(SCHEMA, {"sum": pc.field(4) + pc.field(2)}, None) == list(SCHEMA.names)
+    assert spans(pc.field(2) > 3) == [(partition, 0, 10_000_000) for partition in range(3)]
+    assert earliest_timestamp_us(pc.field(3) > at("2026-01-01T00:00:00+00:00"), SCHEMA) is None
 
 
 def test_an_unknown_column_is_an_error():

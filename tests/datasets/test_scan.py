@@ -35,7 +35,11 @@ from kafkaraw import (
 from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.broker.acl.settings import STANDARD_AUTHORIZER
 from kafkaraw.datasets.dataset import KafkaDataset
+from kafkaraw.datasets.origins import _since
 from kafkaraw.datasets.scan import _NOTHING, _Ready, scanned
+from kafkaraw.protocol import ZERO_UUID
+from kafkaraw.ranges.consumer import FirstSince
+from kafkaraw.ranges.planning import OffsetRange
 from tests.waiting import wait_until
 
 ROWS = 300_000
@@ -206,13 +210,50 @@ def test_a_filter_on_time_does_not_hide_that_records_were_deleted(broker: Embedd
         producer.flush()
         data = dataset("old", bootstrap_servers=servers)
         admin.delete_records({place: 4})
-    since = [
-        pc.field("timestamp") >= pa.scalar(1_000_000 * seconds, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        for seconds in (2, 6)
-    ]
     with pytest.raises(RecordsGoneError, match="old-0 starts at offset 4 now"):
-        data.count_rows(since[0])
-    assert data.count_rows(since[1]) == 4
+        data.count_rows(since(2))
+    assert data.count_rows(since(6)) == 4
+
+
+def since(seconds: int) -> pc.Expression:
+    return pc.field("timestamp") >= pa.scalar(1_000_000 * seconds, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+
+
+def test_a_filter_on_time_does_not_hide_that_a_topic_was_created_again(broker: EmbeddedBroker):
+    servers = broker.bootstrap_servers
+    forever = NewTopic("again", 1, configs={"retention.ms": "-1"})
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+        admin.create_topics([forever])
+        for number in range(10):
+            producer.send("again", b"x", timestamp_ms=1_000 * number)
+        producer.flush()
+        data = dataset("again", bootstrap_servers=servers)
+        assert data.count_rows(since(5)) == 5
+        admin.delete_topics(["again"])
+        with pytest.raises(KafkaError, match="again"):
+            data.count_rows(since(5))
+        admin.create_topics([forever])
+        for _ in range(12):
+            producer.send("again", b"y", timestamp_ms=1_000)
+    for seconds in (0, 5):
+        with pytest.raises(RecordsGoneError, match="topic again was deleted and created again"):
+            data.count_rows(since(seconds))
+    assert data.refresh().count_rows(since(1)) == 12
+
+
+@pytest.mark.parametrize("first", [None, 40])
+def test_a_filter_on_time_does_not_hide_that_a_log_was_truncated(first: int | None):
+    of = TopicPartition("cut", 0)
+    found = FirstSince(first, 0, 50, ZERO_UUID)
+
+    class Truncated:
+        def first_since(self, ends: dict[TopicPartition, int], time_ms: int) -> dict[TopicPartition, FirstSince]:
+            return {of: found}
+
+    with pytest.raises(RecordsGoneError, match="cut-0 ends at offset 50 now, records up to 100 were expected"):
+        _since(Truncated(), [OffsetRange(*of, 0, 100)], 1)  # type: ignore[arg-type]
+    kept = _since(Truncated(), [OffsetRange(*of, 0, 50)], 1)  # type: ignore[arg-type]
+    assert kept == ([] if first is None else [OffsetRange(*of, 40, 50)])
 
 
 def test_a_cluster_that_is_away_is_an_error_in_time(broker: EmbeddedBroker):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from kafkaraw import (
     UsageError,
 )
 from kafkaraw.broker import EmbeddedBroker
+from kafkaraw.datasets.origins import ClusterOrigin
 from kafkaraw.datasets.sql import SqlSession, sql
 from kafkaraw.datasets.statements import calls_in, copy_in, statements_in
 from tests.waiting import wait_until
@@ -32,8 +34,9 @@ def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         servers = broker.bootstrap_servers
         with Admin(bootstrap_servers=servers) as admin:
-            names = ("my-users", "short", "Mixed", "mixed", "eu.orders", "target", "late", "many")
-            admin.create_topics([NewTopic("orders", 2), *(NewTopic(name, 1) for name in names)])
+            names = ("my-users", "short", "Mixed", "mixed", "eu.orders", "target", "partly", "late", "many")
+            days = NewTopic("hours", 1, configs={"retention.ms": "-1"})
+            admin.create_topics([NewTopic("orders", 2), days, *(NewTopic(name, 1) for name in names)])
         with Producer(bootstrap_servers=servers) as producer:
             for number in range(100):
                 value = json.dumps({"id": number, "buyer": number % 5}).encode()
@@ -41,6 +44,9 @@ def broker() -> Iterator[EmbeddedBroker]:
                 producer.send("my-users", json.dumps({"name": f"n{number}"}).encode(), key=b"%d" % (number % 5))
             producer.send("my-users", None, key=b"4")
             producer.send("my-users", b'{"name": "without a key"}')
+            newest = int(time.time() * 1_000)
+            for number in range(100):
+                producer.send("hours", b"x", timestamp_ms=newest - (99 - number) * 86_400_000)
             producer.send("short", b"1")
             producer.send("Mixed", b"large")
             producer.send("mixed", b"small")
@@ -85,6 +91,20 @@ def test_only_columns_of_the_query_and_offsets_of_its_filter_are_read(session: S
     assert scan.offsets == 10
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "timestamp > now() - INTERVAL 1 HOUR",
+        "timestamp >= current_date - 1",
+        "timestamp BETWEEN now() - INTERVAL 1 HOUR AND now()",
+        "date_trunc('hour', timestamp) >= date_trunc('hour', now())",
+    ],
+)
+def test_a_filter_on_time_is_understood_in_the_forms_of_sql(session: SqlSession, condition: str):
+    [scan] = session.explain(f"SELECT count(*) FROM hours WHERE {condition}")
+    assert 0 < scan.offsets <= 3
+
+
 def test_a_format_can_be_given_in_the_query(session: SqlSession):
     found = rows(
         session, """SELECT count(*) AS n FROM topic('orders', value => 'string') WHERE value LIKE '%"id": 1%'"""
@@ -114,8 +134,12 @@ def test_texts_comments_and_quoted_names_are_no_calls():
         ("SELECT * FROM topic('nowhere')", "nowhere"),
         ("SELECT nope FROM orders", 'column "nope" not found'),
         ("SELECT nope FROM topic('orders')", "nope"),
+        ("SELECT offset, id FROM orders LIMIT 3 OFFSET 1", 'because OFFSET is a keyword of SQL: "offset"'),
+        ("SELECT id FROM orders WHERE offset > 3", 'because OFFSET is a keyword of SQL: "offset"'),
         ("SELECT * FROM eu.orders", 'A name with dots is written in double quotes: "eu.orders"'),
         ('SELECT * FROM Mixed JOIN "mixed" ON true', "Mixed and mixed are one name in SQL: write topic('Mixed')"),
+        ("SELECT * FROM my-users", 'A name with dashes is written in double quotes: "my-users"'),
+        ("SELECT id-1 FRM orders", "syntax error"),
         ("SELECT * FROM topics('(')", "topics('('): not a regex"),
         ("SELECT * FROM topics('nowhere.*')", "no topic matches 'nowhere.*'"),
         ("SELECT * FROM topic('orders', tail='x')", "or tail=100"),
@@ -180,6 +204,29 @@ def test_copy_writes_the_rows_to_a_topic(session: SqlSession, broker: EmbeddedBr
     ]
 
 
+def test_a_copy_that_fails_tells_how_many_records_stay(broker: EmbeddedBroker):
+    query = "SELECT CASE WHEN \"offset\" < 299000 THEN value ELSE error('no more') END AS value FROM many"
+    with SqlSession(bootstrap_servers=broker.bootstrap_servers, threads=1, value="bytes") as session:
+        rows(session, "SET threads = 1")
+        with pytest.raises(UsageError, match="no more") as raised:
+            rows(session, f"COPY ({query}) TO TOPIC 'partly'")
+    [note] = raised.value.__notes__
+    told = re.search(r"up to ([\d,]+) records were written before this error, and stay there", note)
+    assert told is not None
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        place = TopicPartition("partly", 0)
+        assert 0 < consumer.end_offsets([place])[place] <= int(told[1].replace(",", ""))
+
+
+def test_an_error_behind_the_first_rows_is_one_of_the_statement(broker: EmbeddedBroker):
+    query = "SELECT CASE WHEN \"offset\" < 299000 THEN value ELSE error('no more') END AS value FROM many"
+    with SqlSession(bootstrap_servers=broker.bootstrap_servers, threads=1, value="bytes") as session:
+        rows(session, "SET threads = 1")
+        reader = session.query(query)
+        with pytest.raises(UsageError, match="no more"):
+            reader.read_all()
+
+
 def test_statements_end_at_semicolons_that_are_no_part_of_a_text():
     whole, rest = statements_in("SELECT 'é;' ; -- x;\n COPY (SELECT (1)) TO TOPIC 'a' /* ; */; select $$;$$")
     assert [each[:6] for each in whole] == ["SELECT", "-- x;\n"]
@@ -215,6 +262,14 @@ def test_views_and_other_statements_find_topics(session: SqlSession):
     assert "buyer" in [row["column_name"] for row in rows(session, "DESCRIBE orders")]
     assert rows(session, "PIVOT orders ON buyer USING count(*)")
     assert rows(session, "SELECT count(*) AS n FROM (SUMMARIZE orders)")[0]["n"] == len(session.table("orders").schema)
+
+
+def test_show_tables_names_topics_and_tables(session: SqlSession):
+    rows(session, "CREATE TABLE kept AS SELECT 1 AS x")
+    found = [row["name"] for row in rows(session, "show tables -- all\n;")]
+    assert {"orders", "my-users", "eu.orders", "kept"} <= set(found)
+    assert not any(str(name).startswith("__") for name in found)
+    assert found == sorted(found)
 
 
 def test_names_are_topics_and_never_variables_of_the_program(session: SqlSession):
@@ -256,6 +311,18 @@ def test_explain_reads_and_writes_nothing(session: SqlSession):
     for statement in ("CREATE TABLE t AS SELECT * FROM orders", "COPY orders TO '/nowhere/x.csv'"):
         with pytest.raises(UsageError, match="only a query can be explained"):
             session.explain(statement)
+
+
+def test_a_session_keeps_its_connections_behind_a_limit(session: SqlSession):
+    origin = session._tables.source.origin
+    assert isinstance(origin, ClusterOrigin) and origin.kept is not None
+    assert len(rows(session, "SELECT value FROM many LIMIT 1")) == 1
+    kept = set(map(id, origin.kept._idle))
+    assert kept
+    for _ in range(3):
+        assert len(rows(session, "SELECT value FROM many LIMIT 5")) == 5
+        assert rows(session, "SELECT count(*) AS n FROM many") == [{"n": 300_000}]
+    assert kept <= set(map(id, origin.kept._idle))
 
 
 def scan_threads() -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kafkaraw import NewTopic, Producer, SqlSession
 from tests.datasets.filters import Filter, filters
@@ -75,6 +76,46 @@ def test_a_filter_returns_what_it_returns_in_spark(session: SqlSession, spark: S
     theirs = spark.sql(f"SELECT topic, partition, offset FROM orders_of_spark WHERE {filter.spark}").collect()
     found = zip(*(ours[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
     assert sorted(found) == sorted(tuple(row) for row in theirs)
+
+
+NEWEST = """SELECT * FROM (
+    SELECT *, row_number() OVER (PARTITION BY topic, partition, key ORDER BY offset DESC) AS number
+    FROM orders_of_spark WHERE topic = 'sql-orders' AND key IS NOT NULL
+) WHERE number = 1 AND value IS NOT NULL"""
+
+
+@QUICK
+@given(filter=filters(TOPICS[:1], PARTITIONS, COUNT // PARTITIONS, TIMES_US))
+def test_the_newest_records_of_keys_are_those_of_spark(session: SqlSession, spark: SparkSession, filter: Filter):
+    ours = session.query(
+        f"SELECT partition, \"offset\", key, value FROM compacted('sql-orders') WHERE {filter.duckdb}"
+    ).read_all()
+    theirs = spark.sql(
+        f"SELECT partition, offset, CAST(key AS STRING), CAST(value AS STRING) FROM ({NEWEST}) WHERE {filter.spark}"
+    ).collect()
+    found = zip(*(ours[name].to_pylist() for name in ("partition", "offset", "key", "value")), strict=True)
+    assert sorted(found) == sorted(tuple(row) for row in theirs)
+
+
+@QUICK
+@given(
+    filter=filters(TOPICS, PARTITIONS, COUNT // PARTITIONS, TIMES_US),
+    limit=st.integers(0, 60),
+    skipped=st.integers(0, 20),
+    order=st.sampled_from(["ASC", "DESC"]),
+)
+def test_pages_of_rows_are_those_of_spark(
+    session: SqlSession, spark: SparkSession, filter: Filter, limit: int, skipped: int, order: str
+):
+    ours = session.query(
+        f"""SELECT topic, partition, "offset" FROM topics('sql-.*') WHERE {filter.duckdb}
+            ORDER BY timestamp {order} NULLS LAST, topic, partition, "offset" LIMIT {limit} OFFSET {skipped}"""
+    ).read_all()
+    theirs = spark.sql(
+        f"""SELECT topic, partition, offset FROM orders_of_spark WHERE {filter.spark}
+            ORDER BY timestamp {order} NULLS LAST, topic, partition, offset LIMIT {limit} OFFSET {skipped}"""
+    ).collect()
+    assert [tuple(row.values()) for row in ours.to_pylist()] == [tuple(row) for row in theirs]
 
 
 AMOUNT = "CAST(get_json_object(CAST(value AS STRING), '$.amount') AS BIGINT)"

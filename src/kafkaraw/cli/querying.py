@@ -34,6 +34,7 @@ _WARN_BYTES: Final = 10 << 30
 """What is more is said before it is read."""
 _WIDTH_MAX: Final = 10_000
 """Of a table that is not for a terminal."""
+_OF_EXPLAIN: Final = ["explain_key", "explain_value"]
 _HISTORY_LINES: Final = 1_000
 _DELIMITERS: Final = " \t\n,()=<>*+/;'\""
 """No minus: names of topics have it."""
@@ -233,6 +234,11 @@ def _show_table(reader: pa.RecordBatchReader, rows_max: int, progress: _Progress
     from rich.console import Console
     from rich.measure import Measurement
 
+    if reader.schema.names == _OF_EXPLAIN:  # a drawing of several lines
+        for row in rows:
+            for line in str(row[_OF_EXPLAIN[1]]).splitlines():
+                click.echo(_safe(line))
+        return
     console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(soft_wrap=True, width=_WIDTH_MAX)
     table = _table_of(reader.schema, rows[:rows_max])
     if Measurement.get(console, console.options, table).maximum <= console.width:

@@ -286,6 +286,16 @@ class KafkaDataset(_ArrowDataset):
         """The number of offsets; the number of records may be smaller."""
         return sum(each.size for each in self.ranges)
 
+    @property
+    def files(self) -> list[str]:
+        """What a scan reads, as a text for each range: Dask, which asks for files, tells data sets apart by them."""
+        source = self.source
+        how = f"{source.key.name}, {source.value.name}, {'raise' if source.fails else 'null'}, {self.condition}"
+        return [
+            f"{source.origin.address}: {each.topic}-{each.partition} {each.start}-{each.end} {each.topic_id} ({how})"
+            for each in self.ranges
+        ]
+
     def refresh(self) -> KafkaDataset:
         """Return the data set of what the topics have now, with the same columns."""
         source = replace(self.source, origin=self.source.origin.refreshed())
@@ -312,6 +322,16 @@ class KafkaDataset(_ArrowDataset):
     def filter(self, expression: pc.Expression) -> KafkaDataset:
         """Return the records for which an expression is true."""
         return KafkaDataset(self.source, self.ranges, self._and(expression))
+
+    def narrowed(self, filter: pc.Expression) -> KafkaDataset:
+        """Return the records of the offsets that `planned` returns; the filter is not applied to them.
+
+        For readers with filters of their own, which may have other results for null and NaN than those of PyArrow.
+
+        Raises:
+            KafkaError: the cluster cannot be asked.
+        """
+        return KafkaDataset(self.source, self.planned(filter), self.condition)
 
     def planned(self, filter: pc.Expression | None = None) -> list[OffsetRange]:
         """Return the offsets that a scan with this filter fetches; asks for offsets of times if the filter needs them.

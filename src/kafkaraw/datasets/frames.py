@@ -1,8 +1,8 @@
 """Data sets as lazy frames of Polars.
 
-`polars.scan_pyarrow_dataset` trusts PyArrow with its filters, and PyArrow has other results for null: `~is_in` is true
-there. Here Polars applies each filter itself, to the records of the offsets that PyArrow's form of it leaves. Must not
-read anything. Start at `lazy_frame`.
+`polars.scan_pyarrow_dataset` trusts PyArrow with its filters, and PyArrow has other results for null and NaN: `~is_in`
+is true for null, and NaN is not larger than a number. Here PyArrow's form of a filter only chooses offsets, and Polars
+applies the filter to their records. Must not read anything. Start at `lazy_frame`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def lazy_frame(data: KafkaDataset) -> polars.LazyFrame:
         names = list(data.schema.names) if with_columns is None else with_columns
         needed = names if predicate is None else [*dict.fromkeys([*names, *predicate.meta.root_names()])]
         left = n_rows
-        for batch in data.to_batches(needed, None if predicate is None else _arrow_filter(data.schema, predicate)):
+        filter = None if predicate is None else _arrow_filter(data.schema, predicate)
+        for batch in (data if filter is None else data.narrowed(filter)).to_batches(needed):
             frame = pl.DataFrame(pa.Table.from_batches([batch]))
             if predicate is not None:
                 frame = frame.filter(predicate)
@@ -57,11 +58,14 @@ def lazy_frame(data: KafkaDataset) -> polars.LazyFrame:
 
 
 def _arrow_filter(schema: pa.Schema, predicate: polars.Expr) -> pc.Expression | None:
-    """Return the filter of PyArrow that Polars makes of a predicate: true wherever the predicate is; None for none."""
+    """Return the filter of PyArrow that Polars makes of a predicate, as far as offsets concern; None for none."""
     import polars as pl
 
     asked = _Asked(schema)
-    pl.scan_pyarrow_dataset(asked).filter(predicate).collect()
+    try:
+        pl.scan_pyarrow_dataset(asked).filter(predicate).collect()
+    except pa.ArrowException:  # of types that PyArrow does not compare; Polars may
+        return None
     return asked.filter
 
 

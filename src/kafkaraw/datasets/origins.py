@@ -14,11 +14,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from kafkaraw.client.blocking.consumer import Consumer
 from kafkaraw.errors import KafkaError, UnknownTopicError, UsageError
 from kafkaraw.logs.segment_reader import Damages, read_pieces
 from kafkaraw.logs.topics import INTERNAL_TOPICS, LogTopics
-from kafkaraw.ranges.consumer import RangeConsumer
+from kafkaraw.ranges.consumer import FirstSince, RangeConsumer
 from kafkaraw.ranges.planning import OffsetRange
 from kafkaraw.ranges.reading import ReadLimits, read_batches
 from kafkaraw.records import Batch, TopicPartition
@@ -46,6 +45,11 @@ class RecordsGoneError(KafkaError):
 
 class Origin(Protocol):
     """Topics that can be read, from any thread."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, and the isolation level: other records have another address."""
+        ...
 
     def topics(self) -> list[str]:
         """Return the names of the topics; Kafka's internal ones, too.
@@ -116,6 +120,11 @@ class ClusterOrigin:
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.settings, self.poll_timeout_ms)
 
+    @property
+    def address(self) -> str:
+        """The bootstrap servers and the isolation level."""
+        return f"{self.settings.get('bootstrap_servers')} {self.settings.get(_ISOLATION, _LEVELS[0])}"
+
     def topics(self) -> list[str]:
         """Return the names of the topics."""
         return self._asked(lambda consumer: sorted(consumer.list_topics()))
@@ -132,7 +141,10 @@ class ClusterOrigin:
         """Return the batches of ranges."""
         limits = ReadLimits(self.poll_timeout_ms, "poll_timeout_ms", _raise_loss)
         with self._consumer() as consumer:
-            yield from read_batches(consumer, ranges, limits)
+            try:
+                yield from read_batches(consumer, ranges, limits)
+            except GeneratorExit:  # the reader has enough, as with LIMIT: the connections stay
+                consumer.assign([])
 
     def refreshed(self) -> ClusterOrigin:
         """Return this origin: each request asks the brokers."""
@@ -147,7 +159,7 @@ class ClusterOrigin:
         if self.kept is not None:
             self.kept.close()
 
-    def _asked(self, ask: Callable[[Consumer], T]) -> T:
+    def _asked(self, ask: Callable[[RangeConsumer], T]) -> T:
         with self._consumer() as consumer:
             return ask(consumer)
 
@@ -200,15 +212,17 @@ class KeptConsumers:
             each.close()
 
 
-def _snapshot_of(consumer: Consumer, topics: Topics) -> list[OffsetRange]:
+def _snapshot_of(consumer: RangeConsumer, topics: Topics) -> list[OffsetRange]:
     if isinstance(topics, re.Pattern):
         known = consumer.list_topics()
         chosen = {name: known[name] for name in matching(topics, known)}
     else:
         chosen = {name: consumer.partitions_for(name) for name in topics}
     partitions = sorted(each for found in chosen.values() for each in found)
-    starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    return [OffsetRange(*of, starts[of], max(starts[of], ends[of]), consumer.topic_id(of.topic)) for of in partitions]
+    bounds = consumer.bounds(partitions)
+    return [
+        OffsetRange(*of, start, max(start, end), consumer.topic_id(of.topic)) for of, (start, end) in bounds.items()
+    ]
 
 
 def matching(pattern: re.Pattern[str], topics: Iterable[str]) -> list[str]:
@@ -223,22 +237,34 @@ def matching(pattern: re.Pattern[str], topics: Iterable[str]) -> list[str]:
     return found
 
 
-def _since(consumer: Consumer, ranges: Sequence[OffsetRange], time_ms: int) -> list[OffsetRange]:
-    partitions = list(dict.fromkeys(each.topic_partition for each in ranges))
-    found = consumer.offsets_for_times(dict.fromkeys(partitions, time_ms))
-    firsts = consumer.beginning_offsets(partitions)
-    deleted = [of for of in partitions if any(each.start < firsts[of] for each in ranges if each.topic_partition == of)]
+def _since(consumer: RangeConsumer, ranges: Sequence[OffsetRange], time_ms: int) -> list[OffsetRange]:
+    ends: dict[TopicPartition, int] = {}
+    for each in ranges:
+        ends[each.topic_partition] = max(each.end, ends.get(each.topic_partition, 0))
+    found = consumer.first_since(ends, time_ms)
+    for each in ranges:
+        _check_is_there(each, found[each.topic_partition])
+    deleted = {each.topic_partition for each in ranges if each.start < found[each.topic_partition].start}
     oldest = consumer.offsets_for_times(dict.fromkeys(deleted, 0)) if deleted else {}
     kept = []
     for each in ranges:
         of = each.topic_partition
-        place, first_left = found[of], oldest.get(of)
-        start = None if place is None else place.offset
+        start, first_left = found[of].offset, oldest.get(of)
         if of in oldest and (start is None or first_left is None or start <= first_left.offset):
             start = each.start  # the records that are gone may have been of that time: reading them is an error
         if start is not None and start < each.end:
             kept.append(_from(each, start))
     return kept
+
+
+def _check_is_there(each: OffsetRange, found: FirstSince) -> None:
+    """Raise RecordsGoneError if the log, or its topic, is another one: no record of it says that any is missing."""
+    if found.is_of_another(each.topic_id):
+        _raise_loss(f"topic {each.topic} was deleted and created again")
+    if found.end is not None and found.end < each.end:
+        _raise_loss(
+            f"{each.topic}-{each.partition} ends at offset {found.end} now, records up to {each.end} were expected"
+        )
 
 
 def _from(each: OffsetRange, start: int) -> OffsetRange:
@@ -278,6 +304,11 @@ class LogDirOrigin:
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._locations, self._isolation_level)
+
+    @property
+    def address(self) -> str:
+        """The directories and the isolation level."""
+        return f"{', '.join(self._locations)} {self._isolation_level}"
 
     def topics(self) -> list[str]:
         """Return the names of the topics."""

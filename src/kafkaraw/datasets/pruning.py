@@ -11,8 +11,10 @@ at `matching_ranges`, `earliest_timestamp_us` and `needed_columns`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import compress
 from operator import not_
 from typing import TYPE_CHECKING, Final
@@ -30,6 +32,12 @@ _PIECE_MIN: Final = 4_096
 _TRIMMED_MAX: Final = 1_000
 """More ranges are not trimmed: each step asks Arrow about all of them."""
 _TIMESTAMP_MAX_US: Final = 1 << 62
+_HINTS_MAX: Final = 50
+_PLACE: Final = "FieldPath("
+"""In the text of an expression, a column by its place: `pc.field(2)`."""
+_OF_RANGES: Final = ("topic", "partition", "offset")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def matching_ranges(ranges: Iterable[OffsetRange], filter: pc.Expression, schema: pa.Schema) -> list[OffsetRange]:
@@ -41,6 +49,8 @@ def matching_ranges(ranges: Iterable[OffsetRange], filter: pc.Expression, schema
         schema: the columns of the data set.
     """
     found = [each for each, may in _judged(list(ranges), filter, schema) if may]
+    if not any(_uses(name, filter, schema) for name in _OF_RANGES):  # the usual filters: every offset is like the next
+        return found
     done: list[OffsetRange] = []
     while found:
         judged = _judged([piece for each in found for piece in _pieces(each)], filter, schema)
@@ -53,6 +63,10 @@ def matching_ranges(ranges: Iterable[OffsetRange], filter: pc.Expression, schema
                 (done if is_final or each.size <= _PIECE_MIN else found).append(each)
     done.sort(key=lambda each: (each.topic, each.partition, each.start))
     return _trimmed(done, filter, schema) if len(done) <= _TRIMMED_MAX else done
+
+
+def _uses(name: str, filter: pc.Expression, schema: pa.Schema) -> bool:
+    return _has_places(filter) or not _works_without(schema, [name], [], filter)
 
 
 def _trimmed(ranges: Sequence[OffsetRange], filter: pc.Expression, schema: pa.Schema) -> list[OffsetRange]:
@@ -153,6 +167,8 @@ def earliest_timestamp_us(filter: pc.Expression, schema: pa.Schema) -> int | Non
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not _uses("timestamp", filter, schema):
+        return None
     timestamp = pc.field("timestamp")
     kind = schema.field("timestamp").type
 
@@ -161,22 +177,41 @@ def earliest_timestamp_us(filter: pc.Expression, schema: pa.Schema) -> int | Non
 
     if any(may_match([timestamp.is_null(), timestamp <= pa.scalar(0, pa.int64()).cast(kind)], filter, schema)):
         return None
-    return _first(may_be_until, 0, _TIMESTAMP_MAX_US)
+    return _first(may_be_until, 0, _TIMESTAMP_MAX_US, _times_in(str(filter)))
 
 
-def _first(hold: Callable[[Sequence[int]], list[bool]], low: int, high: int) -> int:
+def _times_in(text: str) -> list[int]:
+    """Return the times that a text of an expression has, in microseconds, and those beside them.
+
+    They are hints, which need fewer questions: Arrow is asked about each of them.
+    """
+    found = set()
+    for each in _TIME.findall(text)[:_HINTS_MAX]:
+        try:
+            time = datetime.fromisoformat(each).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        micros = (time - _EPOCH) // timedelta(microseconds=1)
+        found |= {micros - 1, micros, micros + 1}
+    return sorted(found)
+
+
+def _first(hold: Callable[[Sequence[int]], list[bool]], low: int, high: int, hints: Sequence[int]) -> int:
     """Return the least number that holds, at most `high`: `low` does not, and all above one that holds do.
 
     Args:
         hold: returns for some numbers whether they hold.
         low: a number that does not.
         high: the number that is returned if none below it holds.
+        hints: numbers that are asked first.
     """
+    asked: Sequence[int] = [each for each in hints if low < each < high]
     while high - low > 1:
         step = -(-(high - low) // _PIECES)  # of each call most is the same, whatever it asks
-        asked = range(low + step, high, step)
+        asked = asked or range(low + step, high, step)
         held = hold(asked)
         low, high = max([low, *compress(asked, map(not_, held))]), min([high, *compress(asked, held)])
+        asked = ()
     return high
 
 
@@ -191,17 +226,32 @@ def needed_columns(
     if columns is None:
         return list(schema.names)
     _bind(schema, columns, filter)
+    named = [filter, *(columns.values() if isinstance(columns, dict) else ())]
+    if any(each is not None and _has_places(each) for each in named):
+        return list(schema.names)
     plain = set(columns) if not isinstance(columns, dict) else set()
-    return [name for name in schema.names if name in plain or not _works_without(schema, name, columns, filter)]
+    others = [name for name in schema.names if name not in plain]
+    # Mostly a filter uses what is returned, so nothing else is needed.
+    if not others or _works_without(schema, others, columns, filter):
+        return [name for name in schema.names if name in plain]
+    return [name for name in schema.names if name in plain or not _works_without(schema, [name], columns, filter)]
+
+
+def _has_places(expression: pc.Expression) -> bool:
+    """Return whether columns may be named by their places, which are others if a column is left out."""
+    return _PLACE in str(expression)
 
 
 def _works_without(
-    schema: pa.Schema, name: str, columns: Sequence[str] | Mapping[str, pc.Expression], filter: pc.Expression | None
+    schema: pa.Schema,
+    names: Sequence[str],
+    columns: Sequence[str] | Mapping[str, pc.Expression],
+    filter: pc.Expression | None,
 ) -> bool:
     import pyarrow as pa
 
     try:
-        _bind(schema.remove(schema.get_field_index(name)), columns, filter)
+        _bind(pa.schema([field for field in schema if field.name not in names]), columns, filter)
     except (pa.ArrowInvalid, pa.ArrowKeyError, KeyError):
         return False
     return True

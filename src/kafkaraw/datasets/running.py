@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from kafkaraw.datasets.scan import QueryInterruptedError, put_unless
+from kafkaraw.errors import UsageError
 
 _WAITING_BATCHES: Final = 2
 _LOOK_S: Final = 0.1
@@ -44,7 +45,7 @@ class Running:
 
         Raises:
             QueryInterruptedError: `stop` was called.
-            duckdb.Error: the statement is wrong.
+            duckdb.Error: the statement is wrong; from the first row on it is a UsageError.
             Exception: a scan has failed.
         """
         self.failures.clear()
@@ -98,14 +99,20 @@ class Running:
             else:
                 reader = relation.to_arrow_reader(rows_per_batch)
                 if self._put(reader.schema):
-                    for batch in reader:
-                        if not self._put(batch):
-                            break
+                    self._put_rows(reader)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             last = QueryInterruptedError("the query was interrupted") if self.stopped.is_set() else error
             if self.failures:
                 last = self.failures[0]
         self._put(last)
+
+    def _put_rows(self, reader: pa.RecordBatchReader) -> None:
+        try:
+            for batch in reader:
+                if not self._put(batch):
+                    break
+        except (OSError, pa.ArrowException) as error:  # what DuckDB says, by way of Arrow's stream
+            raise UsageError(str(error)) from error
 
     def _put(self, what: pa.Schema | pa.RecordBatch | BaseException | None) -> bool:
         return put_unless(self.stopped.is_set, self._ready, what)

@@ -33,10 +33,10 @@ from kafkaraw.datasets.origins import ClusterOrigin, Locations, origin_of
 from kafkaraw.datasets.running import Running
 from kafkaraw.datasets.scan import Scan, scanned
 from kafkaraw.datasets.scanner import Columns, TopicScanner
-from kafkaraw.datasets.statements import calls_in, copy_in, quoted
+from kafkaraw.datasets.statements import calls_in, copy_in, names_offset, quoted, shows_tables
 from kafkaraw.datasets.tables import QueryTables, SessionTables, TableDefaults
 from kafkaraw.datasets.writing import write_rows
-from kafkaraw.errors import UsageError
+from kafkaraw.errors import KafkaError, UsageError
 from kafkaraw.ranges.planning import OffsetRange
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ _DOTTED: Final = re.compile(r'Table with name "?(.+?)"? does not exist because')
 _KEY_OF_COMPACTION: Final = ("topic", "partition", "key")
 _POLL_TIMEOUT_MS: Final = 60_000
 _CLIENT_SETTINGS: Final = frozenset(each.name for each in dataclasses.fields(ClientConfig))
+_OWN_TABLES: Final = "SELECT table_name FROM duckdb_tables()"
+_WITH_DASH: Final = re.compile(r"\w-\w")
+_SYNTAX: Final = "syntax error"
 _COUNT: Final = pa.schema([pa.field("Count", pa.int64())])
 
 OnScan = Callable[["PlannedScan"], Callable[[int], None] | None]
@@ -146,6 +149,7 @@ class SqlSession:
         self.scans: list[PlannedScan] = []
         origin = origin_of(log_dirs, settings, _POLL_TIMEOUT_MS).kept_open()
         source = source_of((), origin, registry, threads)
+        self._registry = source.registry if isinstance(registry, str | Mapping) else None  # which nothing else closes
         self._tables = SessionTables(source, TableDefaults(key, value, dict(formats or {})))
         self._producer = producer
         self._spill = tempfile.mkdtemp(prefix="kafkaraw-sql-")
@@ -154,6 +158,7 @@ class SqlSession:
         config: dict[str, Any] = {"python_enable_replacements": False, "temp_directory": self._spill}
         self._connection = duckdb.connect(config=config)
         self._registered: set[str] = set()
+        self._may_have_tables = False
         self._running: Running | None = None
 
     def __enter__(self) -> SqlSession:
@@ -163,10 +168,12 @@ class SqlSession:
         self.close()
 
     def close(self) -> None:
-        """End a statement that is under way, and close DuckDB and the connections to brokers."""
+        """End a statement that is under way, and close DuckDB and the connections to brokers and the registry."""
         self.interrupt()
         self._connection.close()
         self._tables.source.origin.close()
+        if self._registry is not None:
+            self._registry.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
     def interrupt(self) -> None:
@@ -256,6 +263,9 @@ class SqlSession:
             self._connection.unregister(name)
         self._registered.clear()
         tables = self._tables.begin()
+        if shows_tables(text):
+            names = ", ".join(f"'{name}'" for name in _shown(tables))  # which have no quotes
+            text = f"SELECT unnest([{names}]::VARCHAR[]) AS name UNION {_OWN_TABLES} ORDER BY 1"
         run = self._running = Running(self._connection)
         rewritten, functions, calls = _with_functions(text, tables)
         try:
@@ -277,7 +287,7 @@ class SqlSession:
                         raise
                     functions[missed[1]] = tables.dataset((missed[1],), {})
         except (duckdb.Error, pa.ArrowException) as error:
-            raise UsageError(_explained(str(error), tables, calls)) from error
+            raise UsageError(_explained(str(error), rewritten, tables, calls)) from error
 
     def _check_query(self, text: str) -> None:
         kinds = {each.type for each in self._connection.extract_statements(text)}
@@ -288,12 +298,17 @@ class SqlSession:
         """Return the names in a query that are topics, and no tables or views of DuckDB's."""
         try:
             named = {name for name in self._connection.get_table_names(text) if not name.startswith(_PREFIX)}
+            self._may_have_tables |= any(
+                each.type != duckdb.StatementType.SELECT for each in self._connection.extract_statements(text)
+            )
         except duckdb.Error:
+            self._may_have_tables = True
             return []
-        known = "SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views()"
-        taken = {row[0].lower() for row in self._connection.execute(known).fetchall()} if named else set()
-        named = {name for name in named if name.lower() not in taken}
-        found = sorted(named & set(tables.topics), key=lambda name: (name.lower(), name)) if named else []
+        if named and self._may_have_tables:
+            known = "SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views()"
+            taken = {row[0].lower() for row in self._connection.execute(known).fetchall()}
+            named = {name for name in named if name.lower() not in taken}
+        found = sorted(tables.among(named), key=lambda name: (name.lower(), name))
         for one, other in pairwise(found):
             if one.lower() == other.lower():
                 raise UsageError(
@@ -388,8 +403,22 @@ def _shown(tables: QueryTables) -> list[str]:
     return sorted(name for name in tables.topics if not name.startswith("__"))
 
 
-def _explained(message: str, tables: QueryTables, calls: Mapping[str, str]) -> str:
+def _with_dashes(text: str, tables: QueryTables) -> str:
+    """Return what is said of topics whose names have dashes and no quotes; nothing if there are none."""
+    try:
+        names = [name for name in _shown(tables) if "-" in name]
+    except KafkaError:  # what is wrong with the text is said, at least
+        names = []
+    found = [name for name in names if re.search(rf"[^'\"\w-]{re.escape(name)}(?![\w-])", text)]
+    return f"\nA name with dashes is written in double quotes: {', '.join(map(quoted, found))}" if found else ""
+
+
+def _explained(message: str, text: str, tables: QueryTables, calls: Mapping[str, str]) -> str:
     """Return a message of DuckDB's; for a table that does not exist, one that knows the topics."""
+    if _SYNTAX in message and names_offset(text):
+        return f'{message}\nThe column is written in double quotes, because OFFSET is a keyword of SQL: "offset"'
+    if _SYNTAX in message and _WITH_DASH.search(text):
+        return message + _with_dashes(text, tables)
     for name, call in calls.items():
         message = message.replace(name, call)
     missing, dotted = _MISSING.search(message), _DOTTED.search(message)

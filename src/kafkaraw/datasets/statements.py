@@ -175,6 +175,21 @@ def copy_in(text: str) -> Copy | None:
     return Copy(query, _unquoted(name[0].text[1:-1]))
 
 
+def names_offset(text: str) -> bool:
+    """Return whether a statement has the word offset where no number of rows follows it: it is meant as a column."""
+    tokens = tokens_of(_encoded(text))
+    return any(
+        token.is_word("offset") and (behind is None or behind.kind != "numeric_const")
+        for token, behind in zip(tokens, [*tokens[1:], None], strict=True)
+    )
+
+
+def shows_tables(text: str) -> bool:
+    """Return whether a statement is `SHOW TABLES`."""
+    words = [token for token in tokens_of(_encoded(text)) if token.kind != "comment" and token.text != b";"]
+    return len(words) == 2 and words[0].is_word("show") and words[1].is_word("tables")
+
+
 def quoted(name: str) -> str:
     """Return a name as SQL needs it: in double quotes if it is no word, or a reserved one."""
     if _WORD.fullmatch(name) and name.lower() not in _reserved():

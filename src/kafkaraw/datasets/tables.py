@@ -53,6 +53,7 @@ class SessionTables:
         self.source: Source = source
         self.defaults: TableDefaults = defaults
         self.known: dict[tuple[Topics, str, str, str | None], Source] = {}
+        self.seen: set[str] = set()
 
     def begin(self) -> QueryTables:
         """Return the tables of a query, as of now."""
@@ -80,6 +81,13 @@ class QueryTables:
     def topics(self) -> list[str]:
         """The names of all topics; Kafka's internal ones, too."""
         return self._origin.topics()
+
+    def among(self, names: set[str]) -> set[str]:
+        """Return which of these names are topics; those that the session has read are not asked for again."""
+        seen = self._session.seen
+        if not names <= seen:
+            seen |= names & set(self.topics)
+        return names & seen
 
     def called(self, call: Call) -> KafkaDataset:
         """Return what one of our functions stands for; errors as for `dataset`."""

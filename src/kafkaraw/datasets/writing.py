@@ -48,14 +48,18 @@ def write_rows(
             raise UnknownTopicError(
                 f"{error}; nothing was written: create it first, as with kafkaraw topics create {topic}"
             ) from None
-        for batch in batches:
-            for start in range(0, batch.num_rows, _ROWS_PER_SEND):
-                part = batch.slice(start, _ROWS_PER_SEND)
-                producer.send_arrow(topic, as_records(part))
-                rows += part.num_rows
-                if on_written is not None:
-                    on_written(part.num_rows)
-        producer.flush()
+        try:
+            for batch in batches:
+                for start in range(0, batch.num_rows, _ROWS_PER_SEND):
+                    part = batch.slice(start, _ROWS_PER_SEND)
+                    producer.send_arrow(topic, as_records(part))
+                    rows += part.num_rows
+                    if on_written is not None:
+                        on_written(part.num_rows)
+            producer.flush()
+        except Exception as error:
+            error.add_note(f"topic {topic!r}: up to {rows:,} records were written before this error, and stay there")
+            raise
     return rows
 
 

@@ -108,7 +108,7 @@ def _fields(node: Node, depth: int, secrets: frozenset[str]) -> Iterator[tuple[o
     for child in node.children:
         is_hidden = child.name in secrets
         value = "(hidden)" if is_hidden else child.value
-        yield f"{child.start}-{child.end - 1}", "\u2003" * depth + child.name, child.kind, value
+        yield f"{child.start}-{child.end - 1}", "· " * depth + child.name, child.kind, value
         if not is_hidden:
             yield from _fields(child, depth + 1, secrets)
 
