@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -13,12 +14,27 @@ from kafkaraw.broker.shares.partitions import SharePartitions
 from kafkaraw.client.metrics.pushed import PushedValues
 from kafkaraw.client.metrics.share_consumer_metrics import MEANINGS, MEMBER_MEANINGS
 from kafkaraw.client.share_consumer import AsyncShareConsumer
+from kafkaraw.client.sharing.batch import AcquiredBatch, Refused
+from kafkaraw.client.sharing.delivery import Delivery
 from kafkaraw.core.share.acknowledgements import AcknowledgeType
+from kafkaraw.core.share.sessions import FINAL_EPOCH
 from kafkaraw.core.telemetry.reporter import TelemetrySubscription
-from kafkaraw.errors import BrokerError, ConfigError, DeserializationError, KafkaError, RetriableError
+from kafkaraw.errors import (
+    BrokerError,
+    ClosedError,
+    ConfigError,
+    CorruptBatchError,
+    DeserializationError,
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableError,
+    UsageError,
+)
 from kafkaraw.metrics import ClientCollector
 from kafkaraw.protocol import Uuid
 from kafkaraw.protocol.error_codes import ErrorCode
+from kafkaraw.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from kafkaraw.protocol.messages.share_fetch import ShareFetchRequest
 from tests.client.virtual_cluster import BOOTSTRAP, VirtualCluster, on_cluster
 
 TOPIC = GROUP = "jobs"
@@ -35,8 +51,11 @@ async def a_consumer(cluster: VirtualCluster, records: int = 3, **settings: obje
     async with cluster.producer() as producer:
         for number in range(records):
             await producer.send(TOPIC, b"%d" % number)
-    given = {"bootstrap_servers": BOOTSTRAP, "group_id": GROUP, **settings}
-    consumer = AsyncShareConsumer(runtime=cluster.runtime, **given)
+    return another_consumer(cluster, **settings)
+
+
+def another_consumer(cluster: VirtualCluster, **settings: object) -> AsyncShareConsumer:
+    consumer = AsyncShareConsumer(bootstrap_servers=BOOTSTRAP, group_id=GROUP, runtime=cluster.runtime, **settings)
     consumer.subscribe([TOPIC])
     return consumer
 
@@ -246,5 +265,202 @@ def test_an_idle_connection_stays_open_while_its_records_are_processed():
             await asyncio.sleep(10)
             await consumer.poll(1)
             assert consumer.metrics()["0"]["connections_opened"] > opened, "nothing is in hand, so it was closed"
+
+    on_cluster(test)
+
+
+def test_commit_waits_for_what_earlier_calls_have_sent():
+    async def test(cluster: VirtualCluster) -> None:
+        async with await a_consumer(cluster, share_acknowledgement_mode="explicit") as consumer:
+            (batch,) = (await consumer.poll(10)).values()
+            consumer.acknowledge(batch.records[0])
+            consumer.commit_nowait()
+            assert await consumer.commit() == {PARTITION: None}
+            assert await consumer.commit() == {}
+            cluster.silence()
+            consumer.acknowledge(batch.records[1])
+            assert isinstance((await consumer.commit(1))[PARTITION], KafkaTimeoutError)
+            consumer.acknowledge(batch.records[2])
+            assert isinstance((await consumer.commit(1))[PARTITION], KafkaTimeoutError)
+            cluster.silence(False)
+            cluster.cut()
+            assert isinstance((await consumer.commit())[PARTITION], KafkaError)
+            assert await consumer.commit() == {}
+
+    on_cluster(test)
+
+
+@pytest.mark.parametrize("end", ["close", "unsubscribe"])
+def test_leaving_ends_in_its_time_though_no_broker_answers_and_loses_no_record(end: str):
+    async def test(cluster: VirtualCluster) -> None:
+        told: Told = []
+        consumer = await a_consumer(cluster, request_timeout_ms=60_000)
+        consumer.set_acknowledgement_commit_callback(lambda offsets, error: told.append((offsets, error)))
+        (batch,) = (await consumer.poll(10)).values()
+        assert len(batch) == 3
+        cluster.silence()
+        began = cluster.now
+        await getattr(consumer, end)(2)
+        assert cluster.now - began < 2.1
+        assert [(offsets, type(error)) for offsets, error in told] == [({PARTITION: [0, 1, 2]}, KafkaTimeoutError)]
+        cluster.cut()
+        cluster.silence(False)
+        if end == "close":  # the broker gets what was sent before the connection was closed
+            assert await lag(cluster) == 0
+            return
+        consumer.subscribe([TOPIC])  # that was lost with the connection
+        (batch,) = (await consumer.poll(60)).values()
+        assert [(record.offset, record.delivery_count) for record in batch] == [(0, 2), (1, 2), (2, 2)]
+        await consumer.close()
+        assert await lag(cluster) == 0
+
+    on_cluster(test)
+
+
+def test_an_answer_that_comes_after_unsubscribing_does_not_belong_to_the_next_session():
+    async def test(cluster: VirtualCluster) -> None:
+        consumer = await a_consumer(cluster, records=0, fetch_max_wait_ms=5_000)
+        assert not await consumer.poll(1)  # the ShareFetch is in flight
+        await consumer.unsubscribe(0.1)
+        async with cluster.producer() as producer:
+            await producer.send(TOPIC, b"0")
+        consumer.subscribe([TOPIC])
+        (batch,) = (await consumer.poll(60)).values()
+        assert batch.values() == [b"0"]
+        assert await consumer.commit() == {PARTITION: None}
+        await consumer.close()
+
+    on_cluster(test)
+
+
+def test_records_that_are_not_in_hand_any_more_cannot_be_acknowledged():
+    async def test(cluster: VirtualCluster) -> None:
+        one = await a_consumer(cluster, share_acknowledgement_mode="explicit")
+        (batch,) = (await one.poll(10)).values()
+        other = another_consumer(cluster, share_acknowledgement_mode="explicit")
+        with pytest.raises(UsageError, match="not acquired it"):
+            other.acknowledge(batch)
+        one.acknowledge(batch.records[0])
+        one.acknowledge(batch.records[0], AcknowledgeType.REJECT)  # replaces the first one
+        assert await one.commit() == {PARTITION: None}
+        with pytest.raises(UsageError, match="was sent already"):
+            one.acknowledge(batch.records[0])
+        await one.unsubscribe()
+        for what in (batch, batch.records[1]):
+            with pytest.raises(UsageError, match="has released it"):
+                one.acknowledge(what)
+        await one.close()
+        for what in (batch, batch.records[1]):
+            with pytest.raises(ClosedError, match="is closed"):
+                one.acknowledge(what)
+        with pytest.raises(ClosedError, match="is closed"):
+            one.acknowledge_offset(PARTITION, 1)
+        (batch,) = (await other.poll(10)).values()
+        assert [(record.offset, record.delivery_count) for record in batch] == [(1, 2), (2, 2)]
+        await other.close()
+
+    on_cluster(test)
+
+
+def test_closing_during_a_poll_acquires_nothing_more():
+    async def test(cluster: VirtualCluster) -> None:
+        consumer = await a_consumer(cluster, records=0)
+        poll = asyncio.create_task(consumer.poll(60))
+        await asyncio.sleep(5.1)
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await poll
+        sent = [
+            message
+            for message in cluster.requests()
+            if isinstance(message, ShareFetchRequest | ShareAcknowledgeRequest)
+        ]
+        assert isinstance(sent[-1], ShareAcknowledgeRequest)
+        assert sent[-1].share_session_epoch == FINAL_EPOCH
+
+    on_cluster(test)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_cancelled_poll_loses_no_record(waits: bool):
+    async def test(cluster: VirtualCluster) -> None:
+        consumer = await a_consumer(cluster, records=20, max_poll_records=3)
+        seen = list[int]()
+        for round in range(200):
+            poll = asyncio.create_task(consumer.poll(10))
+            await asyncio.sleep(round % 7 * (0.01 if waits else 0))
+            if poll.done():
+                seen += [record.offset for batch in poll.result().values() for record in batch]
+            else:
+                poll.cancel()
+                with suppress(asyncio.CancelledError):
+                    seen += [record.offset for batch in (await poll).values() for record in batch]
+        while len(seen) < 20 and (batches := await consumer.poll(10)):
+            seen += [record.offset for batch in batches.values() for record in batch]
+        assert seen == [*range(20)]
+        await consumer.close()
+        assert await lag(cluster) == 0
+
+    on_cluster(test)
+
+
+@pytest.mark.parametrize("form", ["poll", "poll_arrow"])
+def test_records_of_a_call_that_was_interrupted_are_not_accepted_and_come_with_the_next_call(
+    monkeypatch: pytest.MonkeyPatch, form: str
+):
+    async def test(cluster: VirtualCluster) -> None:
+        async with await a_consumer(cluster) as consumer:
+            with monkeypatch.context() as patch:
+                patch.setattr(consumer, "_report", interrupt)
+                patch.setattr(Delivery, "decode", lambda self: interrupt())
+                with pytest.raises(InterruptedError):
+                    await getattr(consumer, form)(10)
+            assert await consumer.commit() == {}
+            if form == "poll":
+                (batch,) = (await consumer.poll(10)).values()
+                assert batch.values() == [b"0", b"1", b"2"]
+            else:
+                table = await consumer.poll_arrow(10, ["value"])
+                assert table["value"].to_pylist() == [b"0", b"1", b"2"]
+            assert await consumer.commit() == {PARTITION: None}
+
+    on_cluster(test)
+
+
+def interrupt() -> None:
+    raise InterruptedError
+
+
+def test_a_poll_after_an_iteration_that_ended_with_the_last_record_waits_for_others():
+    async def test(cluster: VirtualCluster) -> None:
+        async with await a_consumer(cluster) as consumer, cluster.producer() as producer:
+            async for record in consumer:
+                if record.offset == 2:
+                    break
+            poll = asyncio.create_task(consumer.poll(10))
+            await asyncio.sleep(1)
+            await producer.send(TOPIC, b"3")
+            (batch,) = (await poll).values()
+            assert batch.values() == [b"3"]
+
+    on_cluster(test)
+
+
+def test_poll_arrow_raises_the_error_of_damaged_records_and_continues_behind_them(monkeypatch: pytest.MonkeyPatch):
+    async def test(cluster: VirtualCluster) -> None:
+        to_arrow = AcquiredBatch.to_arrow
+
+        def damaged(self, columns, *, notes_gaps):
+            table, problems = to_arrow(self, columns, notes_gaps=notes_gaps)
+            return table, [*problems, Refused(self.in_hand, 2, CorruptBatchError("damaged"))]
+
+        async with await a_consumer(cluster) as consumer, cluster.producer() as producer:
+            with monkeypatch.context() as patch:
+                patch.setattr(AcquiredBatch, "to_arrow", damaged)
+                assert (await consumer.poll_arrow(10)).num_rows == 3
+            with pytest.raises(CorruptBatchError, match="damaged"):
+                await consumer.poll_arrow(10)
+            await producer.send(TOPIC, b"3")
+            assert (await consumer.poll_arrow(10, ["value"]))["value"].to_pylist() == [b"3"]
 
     on_cluster(test)

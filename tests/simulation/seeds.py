@@ -56,8 +56,9 @@ PINNED: dict[str, tuple[int, ...]] = {
     "graceful seeking groups": (51, 1104, 982083),
     # offsets of a member that was removed, committed in a transaction
     "workers": (858,),
-    # a release that was due by less than the resolution of the clock; a leader that was never asked for records
-    "workers in a share group": (11, 12),
+    # a release that was due by less than the resolution of the clock; a leader that was never asked for records; a
+    # future that nothing waited for, in the traceback of the error of a closed producer
+    "workers in a share group": (11, 12, 891),
     # killed while a session closed its clients after a failure; a filled gap that closed the one behind it; three
     # filled gaps behind which a run had been thinned meanwhile; an error that was its own cause; a consumer that was
     # cancelled while it closed; two responses of so many small batches that a transaction timed out before all were

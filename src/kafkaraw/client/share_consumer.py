@@ -215,9 +215,9 @@ class AsyncShareConsumer:
             KafkaError: as `poll`.
         """
         names = arrow_columns(columns)
-        taken = await self._take(timeout, renews=False)
+        await self._take(timeout, renews=False)
         self._report()
-        return self._delivery.arrow(taken, names)
+        return self._delivery.arrow(names)
 
     # -- acknowledging
 
@@ -234,20 +234,22 @@ class AsyncShareConsumer:
             acknowledge_type: what became of it.
 
         Raises:
-            UsageError: the record is not in hand: it was acknowledged and sent, or the consumer has never had it; or
-                `RENEW` in implicit mode.
+            UsageError: the record is not in hand: it was acknowledged and sent, the broker has released it, or the
+                consumer has never had it; or `RENEW` in implicit mode.
         """
         if isinstance(records, ShareRecord):
             self.acknowledge_offset(TopicPartition(records.topic, records.partition), records.offset, acknowledge_type)
             return
         if not isinstance(records, ShareBatch):
             raise UsageError(f"acknowledge: {records!r} is neither a ShareRecord nor a ShareBatch of this consumer")
-        kind = self._type_of(acknowledge_type)
+        self._check_usable()
+        kind, in_hand = self._type_of(acknowledge_type), records.in_hand
+        is_here = self._reading.has(in_hand)
         for record in records:
-            in_hand = records.in_hand
-            if not in_hand.holds(record.offset):  # renewed records of several responses are in one batch
-                in_hand = self._reading.hand_of(records.topic_partition, record.offset)
-            in_hand.acknowledge(record.offset, kind)
+            if is_here and in_hand.holds(record.offset):
+                in_hand.acknowledge(record.offset, kind)
+            else:  # renewed records of several responses are in one batch
+                self._reading.hand_of(records.topic_partition, record.offset).acknowledge(record.offset, kind)
 
     def acknowledge_offset(
         self,
@@ -265,11 +267,12 @@ class AsyncShareConsumer:
         Raises:
             UsageError: as `acknowledge`.
         """
+        self._check_usable()
         kind, wanted = self._type_of(acknowledge_type), TopicPartition(*partition)
         self._reading.hand_of(wanted, offset).acknowledge(offset, kind)
 
     async def commit(self, timeout: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send acknowledgements, and wait until the brokers have stored them.
+        """Send acknowledgements, and wait until the brokers have stored them, those of earlier calls included.
 
         In implicit mode, this accepts the records that earlier calls returned.
 
@@ -377,7 +380,7 @@ class AsyncShareConsumer:
     async def _close(self, deadline: Deadline, *, in_doubt: bool) -> None:
         if self._is_over:
             return
-        self._is_over = True
+        self._is_over = self._reading.is_ending = True
         self._reading.wakeup.set()
         try:
             await self._leave(deadline, "the consumer is closed", in_doubt=in_doubt)
@@ -434,20 +437,20 @@ class AsyncShareConsumer:
         self._report()
         return self._delivery.has_waiting or self._delivery.has_renewed
 
-    async def _take(self, timeout: float | None, *, renews: bool) -> list[AcquiredBatch]:
+    async def _take(self, timeout: float | None, *, renews: bool) -> None:
         """Settle the records of the last call, and acquire new ones unless some are left."""
         with self._one_reader():
-            return await self._wakeups.interruptible(self._acquire(self._engine.deadline(timeout), renews=renews))
+            await self._wakeups.interruptible(self._acquire(self._engine.deadline(timeout), renews=renews))
 
     async def _read(self, timeout: float | None) -> None:
         """Acquire records, and decode them."""
         with self._one_reader():
             deadline = self._engine.deadline(timeout)
-            taken = await self._wakeups.interruptible(self._acquire(deadline, renews=True))
+            await self._wakeups.interruptible(self._acquire(deadline, renews=True))
             if self._decoding.convert_awaiting is None:
-                self._delivery.add(taken)
+                self._delivery.decode()
             else:
-                await self._delivery.add_awaiting(taken)
+                await self._delivery.decode_awaiting()
 
     @contextmanager
     def _one_reader(self) -> Iterator[None]:
@@ -463,7 +466,7 @@ class AsyncShareConsumer:
         finally:
             self._is_reading = False
 
-    async def _acquire(self, deadline: Deadline, *, renews: bool) -> list[AcquiredBatch]:
+    async def _acquire(self, deadline: Deadline, *, renews: bool) -> None:
         self._check_acknowledged()
         self._membership.begin_poll()
         try:
@@ -474,11 +477,10 @@ class AsyncShareConsumer:
                 await self._reading.renewed(deadline)
             if self._delivery.has_waiting or (renews and self._delivery.has_renewed):
                 self._reading.flush()
-                return []
-            taken = await self._reading.take(deadline)
+                return
+            self._delivery.receive(await self._reading.take(deadline))
             if self._is_over:
                 raise ClosedError("the consumer is closed; make a new one")
-            return taken
         finally:
             self._membership.end_poll()
 
@@ -494,7 +496,7 @@ class AsyncShareConsumer:
                 topic, partition = in_hand.topic_partition
                 raise UsageError(
                     f"poll: {len(left)} records of {topic}-{partition} that an earlier call returned are not "
-                    f"acknowledged, the first at offset {left[0]}; call acknowledge() for each record, or set "
+                    f"acknowledged, the first at offset {min(left)}; call acknowledge() for each record, or set "
                     f"share_acknowledgement_mode='implicit'"
                 )
 
@@ -517,7 +519,7 @@ class AsyncShareConsumer:
 class TakeAcquired(Protocol):
     """`AsyncShareConsumer.poll` without decoding."""
 
-    def __call__(self, timeout: float | None, *, renews: bool) -> Coroutine[object, None, list[AcquiredBatch]]:
+    def __call__(self, timeout: float | None, *, renews: bool) -> Coroutine[object, None, None]:
         """Settle the records of the last call, and acquire new ones unless some are left."""
 
 

@@ -257,6 +257,22 @@ def test_close_reports_what_no_flush_has_reported():
     on_cluster(test)
 
 
+def test_a_flush_without_a_wait_leaves_no_future_pending_in_the_traceback_of_its_error():
+    async def test(cluster: VirtualCluster) -> None:
+        await cluster.create("small", max_message_bytes="300")
+        async with cluster.producer() as producer:
+            await producer.send("small", REFUSED)
+            await asyncio.sleep(1)
+            loop = cluster.simulation.loop
+            before = loop.left_over()
+            with pytest.raises(DeliveryError) as raised:
+                await producer.flush()
+            assert loop.left_over() == before
+            assert raised.tb is not None
+
+    on_cluster(test)
+
+
 def test_very_many_unreported_failures_are_bounded():
     waiter, failures = PromiseWaiter(), UnreportedFailures()
     for number in range(5 * REMEMBERED_MAX):

@@ -217,9 +217,9 @@ class ShareConsumer:
         names = arrow_columns(columns)
         before = self._use.begin("poll_arrow")
         try:
-            taken = self._bridge.run(self._parts.take(timeout, renews=False))
+            self._bridge.run(self._parts.take(timeout, renews=False))
             self._parts.outcomes.report()
-            return self._parts.delivery.arrow(taken, names)
+            return self._parts.delivery.arrow(names)
         finally:
             self._use.caller = before
 
@@ -237,8 +237,8 @@ class ShareConsumer:
             acknowledge_type: what became of it.
 
         Raises:
-            UsageError: the record is not in hand: it was acknowledged and sent, or the consumer has never had it; or
-                `RENEW` in implicit mode.
+            UsageError: the record is not in hand: it was acknowledged and sent, the broker has released it, or the
+                consumer has never had it; or `RENEW` in implicit mode.
         """
         self._async.acknowledge(records, acknowledge_type)
 
@@ -263,7 +263,7 @@ class ShareConsumer:
 
     @one_thread
     def commit(self, timeout: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send acknowledgements, and wait until the brokers have stored them.
+        """Send acknowledgements, and wait until the brokers have stored them, those of earlier calls included.
 
         In implicit mode, this accepts the records that earlier calls returned.
 
@@ -362,5 +362,6 @@ class ShareConsumer:
 
     def _take(self, timeout: float | None, *, renews: bool) -> None:
         """Acquire records, and decode them on this thread."""
-        self._parts.delivery.add(self._bridge.run(self._parts.take(timeout, renews=renews)))
+        self._bridge.run(self._parts.take(timeout, renews=renews))
+        self._parts.delivery.decode()
         self._parts.outcomes.report()

@@ -202,6 +202,7 @@ class Sender:
                 raise self.too_late(what, seconds)
         finally:
             self.flushes.forget(flush)
+            settled.cancel()  # nothing waits for it, and the traceback of an error keeps it
         self.flushes.report(flush)
 
     async def settle_all(self, deadline: Deadline, what: str) -> None:

@@ -1,6 +1,7 @@
 """`Delivery`: what the application has got of the acquired records, and what it gets next.
 
-Runs on the thread of the application, which decodes. It must not wait. Start at `Delivery.add`.
+Runs on the thread of the application, which decodes; `receive` alone runs on the loop. It must not wait. Start at
+`Delivery.decode`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Delivery:
 
     def __init__(self, *, is_explicit: bool) -> None:
         self._is_explicit = is_explicit
-        self._undecoded: deque[AcquiredBatch] = deque()  # a deserializer could not ask its server
+        self._undecoded: deque[AcquiredBatch] = deque()
         self._waiting: deque[ShareBatch | Refused] = deque()
         self._current: ShareBatch | None = None  # of an iteration
         self._at = 0  # records of it that were returned
@@ -36,50 +37,61 @@ class Delivery:
     @property
     def has_waiting(self) -> bool:
         """Whether records or an error can be returned now."""
-        return bool(self._waiting) or bool(self._undecoded) or self._current is not None
+        is_iterating = self._current is not None and self._at < len(self._current.records)
+        return is_iterating or bool(self._waiting) or bool(self._undecoded)
 
     @property
     def has_renewed(self) -> bool:
         """Whether records with a renewed lock are to be returned again."""
         return any(batch.in_hand.renewed for batch in self._returned)
 
-    def add(self, acquired: Sequence[AcquiredBatch]) -> None:
+    def receive(self, acquired: Sequence[AcquiredBatch]) -> None:
+        """Take over new records, in the step that acquires them: a call that is interrupted leaves them to the next."""
+        self._undecoded += acquired
+
+    def decode(self) -> None:
         """Decode new records. If a deserializer raises a `RetriableError`, the next call begins with them again.
 
         Raises:
             KafkaError: a deserializer could not ask its server.
         """
-        self._undecoded += acquired
         while self._undecoded:
             self._waiting += self._undecoded[0].decoded(notes_gaps=self._is_explicit)
             self._undecoded.popleft()
 
-    async def add_awaiting(self, acquired: Sequence[AcquiredBatch]) -> None:
-        """Decode new records, as `add` does, with deserializers that may return awaitables.
+    async def decode_awaiting(self) -> None:
+        """Decode new records, as `decode` does, with deserializers that may return awaitables.
 
         Raises:
             KafkaError: a deserializer could not ask its server.
         """
-        self._undecoded += acquired
         while self._undecoded:
             self._waiting += await self._undecoded[0].decoded_awaiting(notes_gaps=self._is_explicit)
             self._undecoded.popleft()
 
-    def arrow(self, acquired: Sequence[AcquiredBatch], columns: Sequence[str]) -> pyarrow.Table:
-        """Return new records as Arrow columns, behind those that wait and were decoded.
+    def arrow(self, columns: Sequence[str]) -> pyarrow.Table:
+        """Return new records as Arrow columns.
 
         Raises:
-            KafkaError: as `batches`.
+            KafkaError: as `batches`; a `UsageError` if records wait that were decoded.
         """
         import pyarrow as pa
 
-        if self.has_waiting:
+        self._end_iteration()
+        if self._waiting:
+            first = self._waiting[0]
+            if isinstance(first, Refused):
+                self._waiting.popleft()
+                raise copy_to_raise(first.error)
             raise UsageError("poll_arrow: an iteration or a poll has left records; read them first")
-        parts = []
-        for each in acquired:
+        parts: list[pa.Table] = []
+        found: list[Refused] = []
+        for each in self._undecoded:
             part, problems = each.to_arrow(columns, notes_gaps=self._is_explicit)
             parts.append(part)
-            self._waiting += problems
+            found += problems
+        self._undecoded.clear()
+        self._waiting += found
         return pa.concat_tables(parts or [empty_table().select(columns)]).unify_dictionaries()
 
     def batches(self) -> dict[TopicPartition, ShareBatch]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -59,7 +60,7 @@ class PendingAcknowledgement:
         ranges: what is to be said.
         incarnation: of the session in which the records were acquired.
         deadline_s: it is not sent again after this time of the loop.
-        call: the commit that waits for it; None if none does.
+        calls: the commits that wait, or have waited, for it.
         tries: how often the broker could not store it.
     """
 
@@ -68,7 +69,7 @@ class PendingAcknowledgement:
     ranges: Sequence[AcknowledgedRange]
     incarnation: int
     deadline_s: float
-    call: CommitCall | None = None
+    calls: list[CommitCall] = field(default_factory=list)
     tries: int = 0
 
 
@@ -83,7 +84,7 @@ class Outcomes:
 
     counters: ShareCounters
     callback: AcknowledgementCallback | None = None
-    _results: list[tuple[TopicPartition, list[int], KafkaError | None]] = field(default_factory=list)
+    _results: deque[tuple[TopicPartition, list[int], KafkaError | None]] = field(default_factory=deque)
 
     def ended(self, pending: PendingAcknowledgement, error: KafkaError | None) -> None:
         """The broker has answered, or cannot be asked any more."""
@@ -92,7 +93,7 @@ class Outcomes:
         self.counters.sent += sum(counts)
         if error is not None:
             self.counters.failed += sum(counts)
-            if self.callback is None and pending.call is None:
+            if self.callback is None and not pending.calls:
                 log.warning("acknowledging records of %s-%d failed: %s", *partition, error)
         if any(each.renews for each in pending.ranges):
             offsets = [offset for each in pending.ranges for offset in each.record_offsets]
@@ -101,19 +102,20 @@ class Outcomes:
             self._results.append(
                 (partition, [offset for each in pending.ranges for offset in each.record_offsets], error)
             )
-        if pending.call is not None:
-            pending.call.ended(pending, error)
+        for call in pending.calls:
+            call.ended(pending, error)
 
     def report(self) -> None:
         """Call the callback with everything that has ended since the last call.
 
         If it raises, it gets the other results nevertheless, and then its first exception is raised, as in Java.
         """
-        results, self._results = self._results, []
         callback, first = self.callback, None
         if callback is None:
+            self._results.clear()
             return
-        for partition, offsets, error in results:
+        while self._results:  # meanwhile, the loop may add others
+            partition, offsets, error = self._results.popleft()
             try:
                 callback({partition: offsets}, error)
             except Exception as problem:

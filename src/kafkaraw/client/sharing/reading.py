@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from kafkaraw.client.config import ShareConsumerConfig
@@ -68,6 +68,7 @@ class _Link:
         node_id: the broker.
         session: the session.
         pending: acknowledgements to send.
+        sent: acknowledgements in the request in flight.
         refused: acknowledgements that the broker could not store, to send again.
         again_at_s: `refused` are not sent before this time of the loop.
         task: the request in flight; None for none.
@@ -76,12 +77,24 @@ class _Link:
         turn: when it was asked for records last, as a number that grows with each request.
     """
 
-    __slots__ = ("again_at_s", "failures", "node_id", "pending", "refused", "retry_at_s", "session", "task", "turn")
+    __slots__ = (
+        "again_at_s",
+        "failures",
+        "node_id",
+        "pending",
+        "refused",
+        "retry_at_s",
+        "sent",
+        "session",
+        "task",
+        "turn",
+    )
 
     def __init__(self, node_id: int, session: ShareSession) -> None:
         self.node_id: int = node_id
         self.session: ShareSession = session
         self.pending: list[PendingAcknowledgement] = []
+        self.sent: list[PendingAcknowledgement] = []
         self.refused: list[PendingAcknowledgement] = []
         self.again_at_s: float = 0.0
         self.task: asyncio.Task[None] | None = None
@@ -129,6 +142,7 @@ class ShareReading:
         can_renew: whether the brokers that were asked so far can renew locks (KIP-1222).
         wakeup: is set when a call that waits has to look again.
         check: raises the error of the member; to be set by the consumer.
+        is_ending: whether the consumer is being closed: nothing more is acquired.
     """
 
     def __init__(self, engine: Engine, config: ShareConsumerConfig, member_id: str, decoding: Decoding) -> None:
@@ -139,6 +153,7 @@ class ShareReading:
         self.can_renew: bool = True
         self.wakeup: asyncio.Event = asyncio.Event()
         self.check: Callable[[], None] = lambda: None
+        self.is_ending: bool = False
         self._engine = engine
         self._config = config
         self._member_id = member_id
@@ -187,7 +202,7 @@ class ShareReading:
             KafkaError: a partition cannot be read, or the brokers have no share groups.
         """
         wanted = self._config.max_poll_records if records_max is None else records_max
-        while not self._engine.closed:
+        while not (self._engine.closed or self.is_ending):
             self.check()
             self._raise_problem()
             taken = self._from_buffer(wanted)
@@ -270,6 +285,10 @@ class ShareReading:
                 each.batch.in_hand.released()
         self._in_hand = [each for each in self._in_hand if not each.batch.in_hand.is_settled]
 
+    def has(self, in_hand: RecordsInHand) -> bool:
+        """Return whether records are in hand: acquired by this consumer, and neither settled nor released."""
+        return any(each.batch.in_hand is in_hand for each in self._in_hand)
+
     def hand_of(self, topic_partition: TopicPartition, offset: int) -> RecordsInHand:
         """Return the batch in hand that has a record.
 
@@ -283,7 +302,7 @@ class ShareReading:
         topic, partition = topic_partition
         raise UsageError(
             f"acknowledge: offset {offset} of {topic}-{partition} is not in hand: this consumer has not acquired it, "
-            f"or its acknowledgement was sent already"
+            f"its acknowledgement was sent already, or the broker has released it"
         )
 
     async def renewed(self, deadline: Deadline) -> None:
@@ -295,13 +314,11 @@ class ShareReading:
             self._raise_problem()
 
     def expect(self, call: CommitCall) -> None:
-        """Have a commit wait for everything that is queued and not sent."""
+        """Have a commit wait for everything that no broker has answered yet, also of earlier calls."""
         for link in self._links.values():
-            for queue in (link.pending, link.refused):
-                for pending in queue:
-                    if pending.call is None:
-                        pending.call = call
-                        call.expect(pending)
+            for pending in (*link.sent, *link.refused, *link.pending):
+                pending.calls.append(call)
+                call.expect(pending)
 
     def flush(self) -> None:
         """Send the queued acknowledgements in all sessions without a request in flight."""
@@ -408,6 +425,7 @@ class ShareReading:
         for each in ranges.values():
             each.sort()
         request = session.acknowledge(ranges) if wanted is None else session.fetch(wanted, ranges, records_max)
+        link.sent = due
         work = self._exchange(link, request, due)
         link.task = asyncio.get_running_loop().create_task(work, name=f"share session with broker {link.node_id}")
 
@@ -438,7 +456,7 @@ class ShareReading:
             self._problem = fault
             self._end(due, KafkaError(f"the response could not be processed: {fault!r}"))
         finally:
-            link.task = None
+            link.task, link.sent = None, []
             self.wakeup.set()
         if error is not None:
             self._on_failure(link, error, due)
@@ -572,7 +590,8 @@ class ShareReading:
         """Send the last acknowledgements, and close every session: brokers release all other records."""
         busy = [link.task for link in self._links.values() if link.task is not None]
         if busy:
-            await asyncio.wait(busy, timeout=deadline.remaining)
+            _, late = await asyncio.wait(busy, timeout=deadline.remaining)
+            await _end_tasks(late)  # an answer that came later would belong to the next session
         await asyncio.gather(*(self._close(link, deadline) for link in self._links.values()))
         self._in_hand.clear()
         self._buffer.clear()
@@ -608,9 +627,7 @@ class ShareReading:
         """End every task."""
         tasks = [link.task for link in self._links.values() if link.task is not None]
         tasks += [] if self._refreshing is None else [self._refreshing]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end_tasks(tasks)
 
     # -- errors
 
@@ -625,6 +642,12 @@ class ShareReading:
             raise with_principal(problem, self._config)
         if problem is not None:
             raise copy_to_raise(problem)
+
+
+async def _end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _released(node_id: int) -> KafkaError:

@@ -115,7 +115,7 @@ class RecordsInHand:
         if not self.holds(offset):
             raise UsageError(
                 f"acknowledge: offset {offset} of {_named(self.topic_partition)} is not in hand: this consumer has not "
-                f"acquired it, or its acknowledgement was sent already"
+                f"acquired it, its acknowledgement was sent already, or the broker has released it"
             )
         if self._open is None:  # nothing was decoded: every offset counts as a record
             self._open = dict.fromkeys(self._offsets())
@@ -184,8 +184,9 @@ class RecordsInHand:
         ended = self._renewing.intersection(offsets)
         self._renewing -= ended
         if is_renewed and ended:
-            self._open = dict.fromkeys(sorted({*(self._open or ()), *ended}))
             self.renewed |= ended
+            self._open = {} if self._open is None else self._open
+            self._open |= dict.fromkeys(sorted(ended))  # in place: the application may acknowledge others meanwhile
 
     def released(self) -> None:
         """The broker has released the records, because the share session has ended: nothing is left to acknowledge."""
