@@ -341,7 +341,8 @@ class Exchange:
         if is_cut or (len(data) > BODY_KEPT_BYTES and body in self.__dict__):
             for name in noted:
                 getattr(self, name)
-            self.__dict__.pop(body, None)
+            if self.__dict__.get(body) is not None:  # else why it cannot be decoded stays known
+                del self.__dict__[body]
         if is_cut:
             frame.outline = None
         if len(data) > kept_bytes or isinstance(data, memoryview):
