@@ -177,7 +177,7 @@ bench-tables: setup ## A topic into a Delta table and Parquet files, with our co
 	@$(BIN)/python -m bench.tables $(ARGS)
 
 .PHONY: bench-tap
-bench-tap: setup ## Records of 1 KB through a tap and directly: megabytes per second, and what a round trip takes longer
+bench-tap: setup ## A tap, with confluent-kafka and with raw load: megabytes per second, and what a round trip takes longer
 	@$(BIN)/python -m bench.tap $(ARGS)
 
 .PHONY: wheel

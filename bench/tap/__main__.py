@@ -3,7 +3,10 @@
 The tap runs as `kafkaraw wire tap --quiet`, in a process of its own, and counts every exchange. Each measurement is a
 fresh process; tapped and direct runs take turns. Bytes are those of the values; with lz4, about a third of them pass.
 On a machine with few cores, client, broker and tap share them, so the rate of the tap is judged by its CPU time: the
-megabytes that one core passes in a second. Start at `ROWS`.
+megabytes that one core passes in a second.
+
+The rows "tap alone" have a client and a broker that take little CPU time (`bench.tap.raw`), so that the tap is the
+slowest of the three: Produce requests and Fetch answers of 64 KB to 1 MB. Start at `ROWS`.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Final
 import click
 
 from bench.report import Goal, Line, Report, environment, output_options
+from bench.tap.raw import KEYS, raw_broker
 from bench.topics import apache_kafka, broker_at, new_topic
 from bench.worker import BenchError, measured_by
 from kafkaraw import Admin
@@ -34,6 +38,8 @@ RATE: Final = Goal(400, 800, unit="MB/s")
 ADDED: Final = Goal(0.3, 0.1, less_is_better=True, unit="ms")
 ROWS: Final = ("produce", "consume", "produce-lz4", "consume-lz4", "round-trip")
 WAYS: Final = ("direct", "tap")
+RAW_KB: Final = (64, 256, 1024)
+RAW_WARMUP_FRAMES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +96,64 @@ def measure(servers: str, records: int, round_trips: int, turns: int) -> list[Ru
     return runs
 
 
+def measure_raw(megabytes: int, turns: int) -> list[Run]:
+    """Let both ways take turns with each size of frames and in each direction."""
+    runs: list[Run] = []
+    for kilobytes in RAW_KB:
+        frame_bytes = kilobytes << 10
+        number = max(megabytes * MEGA // frame_bytes, 1)
+        with raw_broker(frame_bytes) as servers, tap(servers) as (tapped, process_id):
+            for turn in range(turns):
+                for workload in KEYS:
+                    for way in WAYS if turn % 2 == 0 else WAYS[::-1]:
+                        address = tapped if way == "tap" else servers
+                        arguments = (workload, address, str(frame_bytes), str(RAW_WARMUP_FRAMES), str(number))
+                        before = cpu_seconds(process_id)
+                        found = measured_by("bench.tap.raw", *arguments, what=f"raw {workload} ({way})")
+                        taken = cpu_seconds(process_id) - before if way == "tap" else 0.0
+                        runs.append(Run(raw_name(workload, kilobytes), way, tap_cpu_seconds=taken, **found))
+    return runs
+
+
+def raw_name(workload: str, kilobytes: int) -> str:
+    """Return what a row of raw load is called."""
+    return f"tap alone, {workload} {kilobytes} KB"
+
+
+def raw_lines_of(runs: Sequence[Run]) -> list[Line]:
+    """Two lines for each workload and size of frames: by time, and by the tap's CPU time."""
+    lines = []
+    for workload in KEYS:
+        for kilobytes in RAW_KB:
+            name = raw_name(workload, kilobytes)
+            wall, direct, by_cpu = _rates(runs, name)
+            lines.append(Line(name, "MB/s, raw load", wall, RATE, wall, "direct", direct))
+            lines.append(Line(name, "MB per CPU second of the tap", by_cpu, RATE, by_cpu))
+    return lines
+
+
 def lines_of(runs: Sequence[Run]) -> list[Line]:
     """Two lines for each rate, by time and by the tap's CPU time, and one for the round trip."""
     lines = []
     for workload in ROWS[:-1]:
-        direct, tapped = (_runs(runs, workload, way) for way in WAYS)
-        rates = [statistics.median(run.bytes / run.seconds / MEGA for run in some) for some in (tapped, direct)]
-        by_cpu = statistics.median(run.bytes / max(run.tap_cpu_seconds, 1 / CLOCK_TICKS) / MEGA for run in tapped)
+        wall, direct, by_cpu = _rates(runs, workload)
         name = f"{workload} 1 KB".replace("-", " ")
         lines.append(Line(name, "MB per CPU second of the tap", by_cpu, RATE, by_cpu))
-        lines.append(Line(name, "MB/s, all processes on these cores", rates[0], RATE, rates[0], "direct", rates[1]))
+        lines.append(Line(name, "MB/s, all processes on these cores", wall, RATE, wall, "direct", direct))
     medians = [
         statistics.median(run.median_seconds * 1000 for run in _runs(runs, ROWS[-1], way)) for way in ("tap", "direct")
     ]
     added = medians[0] - medians[1]
     lines.append(Line("round trip, p50", "ms", medians[0], ADDED, added, "direct", medians[1], digits=".3f"))
     return lines
+
+
+def _rates(runs: Sequence[Run], workload: str) -> tuple[float, float, float]:
+    """Return the medians of megabytes per second through the tap, directly, and per CPU second of the tap."""
+    direct, tapped = (_runs(runs, workload, way) for way in WAYS)
+    wall, without = (statistics.median(run.bytes / run.seconds / MEGA for run in some) for some in (tapped, direct))
+    by_cpu = statistics.median(run.bytes / max(run.tap_cpu_seconds, 1 / CLOCK_TICKS) / MEGA for run in tapped)
+    return wall, without, by_cpu
 
 
 def _runs(runs: Sequence[Run], workload: str, way: str) -> list[Run]:
@@ -115,14 +163,18 @@ def _runs(runs: Sequence[Run], workload: str, way: str) -> list[Run]:
 @click.command(help=__doc__)
 @click.option("--records", default=400_000, show_default=True, help="Records of 1 KB in a run.")
 @click.option("--round-trips", default=2000, show_default=True, help="Round trips in a run.")
+@click.option("--raw-megabytes", default=1000, show_default=True, help="Megabytes in a run of raw load.")
 @click.option("--turns", default=5, show_default=True, help="Runs of each.")
+@click.option("--only-raw", is_flag=True, help="Measure the tap alone, without confluent-kafka.")
 @click.option("--bootstrap-server", help="Measure with this broker instead of starting one.")
 @click.option("--apache", is_flag=True, help="Measure with Apache Kafka, which the command starts.")
 @output_options
 def main(
     records: int,
     round_trips: int,
+    raw_megabytes: int,
     turns: int,
+    only_raw: bool,
     bootstrap_server: str | None,
     apache: bool,
     output: Path | None,
@@ -130,10 +182,17 @@ def main(
 ) -> None:
     """Measure, and show the table."""
     report = Report("tap", output, picture)
-    with apache_kafka() if apache else broker_at(bootstrap_server) as (servers, name):
-        report.begin(environment(name), {"records": records, "round trips": round_trips, "turns": turns})
-        runs = measure(servers, records, round_trips, turns)
-    if not report.publish(lines_of(runs), runs):
+    settings = {"records": records, "round trips": round_trips, "raw megabytes": raw_megabytes, "turns": turns}
+    runs: list[Run] = []
+    if only_raw:
+        report.begin(environment("prepared answers"), settings)
+    else:
+        with apache_kafka() if apache else broker_at(bootstrap_server) as (servers, name):
+            report.begin(environment(name), settings)
+            runs = measure(servers, records, round_trips, turns)
+    raw_runs = measure_raw(raw_megabytes, turns)
+    lines = ([] if only_raw else lines_of(runs)) + raw_lines_of(raw_runs)
+    if not report.publish(lines, [*runs, *raw_runs]):
         sys.exit(1)
 
 

@@ -109,7 +109,7 @@ TRANSACTION: Final = Story(
         "Produce": "The records have the producer's id, epoch and sequence number in the head of their batch. "
         "They are in the log at once; consumers with `isolation.level=read_committed` see them when the "
         "transaction is committed.",
-        "EndTxn": "Commit or abort. The coordinator writes its decision into its log, and then a marker into "
+        "EndTxn": "Commit or abort. The coordinator writes its decision to its log, and then a marker to "
         "each partition of the transaction.",
     },
     {
@@ -136,9 +136,9 @@ CONNECT: Final = Story(
         Part(
             "no-sasl",
             "The broker wants SASL, and the client has none",
-            "ApiVersions is answered before authentication. To any other request a broker with SASL closes the "
-            "connection without a word: the client's log says “Disconnected while requesting ApiVersion” or "
-            "“connection closed”. Set `security.protocol=SASL_PLAINTEXT` or `SASL_SSL`.",
+            "ApiVersions is answered before authentication. At any other request a broker that wants SASL closes the "
+            "connection, and says nothing to the client, whose log has “Disconnected: connection closed by peer”. The "
+            "broker's log has the reason. Set `security.protocol=SASL_PLAINTEXT` or `SASL_SSL`.",
         ),
         Part(
             "wrong-password",

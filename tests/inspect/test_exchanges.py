@@ -1,4 +1,4 @@
-"""Connections as exchanges: frames are cut anywhere, and each answer is matched with its request."""
+"""Connections as exchanges: each answer is matched with its request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 from kafkaraw.inspect.exchanges import (
     PENDING_MAX,
     Connection,
-    ConnectionReader,
     Conversation,
     Exchange,
     ExchangeKind,
     Frame,
-    FrameCutter,
+    stranger_in,
 )
 from kafkaraw.protocol import RequestHeader, ResponseHeader, encode_request, encode_response
 from kafkaraw.protocol.apis import API_BY_NAME
@@ -37,6 +36,7 @@ from kafkaraw.protocol.messages.offset_commit import (
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.inspect.connections import ConnectionReader
 
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden"
 CONNECTION = Connection(1, "127.0.0.1:50112", "broker:9092", 3)
@@ -89,18 +89,6 @@ def test_answer_is_matched_and_decoded():
     assert found.throttle_time_ms == 20
     assert found.problem == ""
     assert not reader.conversation.pending
-
-
-def test_frames_are_cut_at_every_byte():
-    request = asked(metadata_of("flights"), 9, 1) + asked(metadata_of("weather"), 9, 2)
-    response = b"".join(answered(MetadataResponse(brokers=[], topics=[]), 9, number) for number in (1, 2))
-    pieces = [("client", request[at : at + 1]) for at in range(len(request))]
-    pieces += [("broker", response[at : at + 1]) for at in range(len(response))]
-    _, found = read(*pieces)
-    assert [one.subjects.topics for one in found] == [("flights",), ("weather",)]
-    first = found[0].request
-    assert first is not None
-    assert (first.began_s, first.ended_s) == (0.0, len(request) // 2 - 1.0)
 
 
 @pytest.mark.parametrize("version", [3, 7, 8, 9, 12])
@@ -209,33 +197,14 @@ def test_frame_that_is_too_short_for_a_request_is_passed_over():
     ],
 )
 def test_other_protocols_and_absurd_sizes_are_named(data, words):
-    reader, found = read(("client", data), ("client", data * 1000))
-    assert words in reader.stranger
-    assert found == []
-
-
-def test_of_a_large_frame_the_beginning_is_kept():
-    cutter = FrameCutter(kept_bytes_max=1000)
-    size = 50 << 20
-    assert cutter.feed(struct.pack(">i", size), 0.0) == []
-    chunk = bytes(1 << 20)
-    frames = [frame for _ in range(50) for frame in cutter.feed(chunk, 1.0)]
-    assert [(len(frame.data), frame.size_bytes, frame.is_cut) for frame in frames] == [(1000, size, True)]
-    assert cutter.missing == ""
+    assert words in stranger_in(data[:4], is_first=True)
 
 
 def test_cut_produce_names_its_first_topic():
-    reader = ConnectionReader(CONNECTION, kept_bytes_max=500)
-    reader.from_client(asked(produce(acks=1, records=b"x" * 5000), 9, 1), 0.0)
-    (found,) = reader.conversation.pending
+    request = asked(produce(acks=1, records=b"x" * 5000), 9, 1)[4:]
+    found = Conversation(CONNECTION).request(Frame(request[:500], len(request), 0.0, 0.0))
     assert found.subjects.topics == ("flights",)
     assert "only the first 500 of" in found.problem
-
-
-def test_connection_that_ends_within_a_frame_says_so():
-    reader, _ = read(("client", asked(metadata_of(), 9, 1)), ("broker", struct.pack(">i", 100) + b"abc"))
-    (found,) = reader.close()
-    assert found.ended == "the connection was closed; 3 of 100 bytes of a frame were seen from the broker"
 
 
 def test_requests_that_are_never_answered_are_given_up():

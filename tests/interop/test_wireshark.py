@@ -1,7 +1,7 @@
 """Conversations of other clients and ours with Apache Kafka and the embedded broker, read by other tools.
 
-tshark with the exported dissector, and the parser that Kaitai's compiler makes of the exported format, read every frame
-with the values of our decoder.
+tshark with the exported dissector, the parser that Kaitai's compiler makes of the exported format, and ImHex's
+interpreter with the exported pattern, read every frame with the values of our decoder.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from kafkaraw.broker import EmbeddedBroker
 from kafkaraw.inspect.frames import FrameKind
 from kafkaraw.protocol.apis import API_BY_KEY, API_TABLE, Api
 from kafkaraw.protocol.frames import decode_message, decode_request_header, response_header_version
+from kafkaraw.protocol_exports.imhex import imhex_pattern
 from tests.cases import Cases
 from tests.interop.apache_kafka import why_missing
 from tests.interop.capture import Recorder, Relay, recorded_kafka, run_java
 from tests.interop.java_tools import why_no_java_client
+from tests.protocol_exports import plcli
 from tests.protocol_exports.kaitai import assert_same, compiled, stream, why_no_kaitai
 from tests.protocol_exports.packets import Conversation, write_capture
+from tests.protocol_exports.plcli import run_frames, why_no_plcli
 from tests.protocol_exports.tshark import LEFT_OVER, dissect, expected_values, values_of, why_no_tshark, write_dissector
 
-pytestmark = [
-    pytest.mark.skipif(why_no_tshark() is not None, reason=why_no_tshark() or ""),
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.timeout(300)]
+needs_tshark = pytest.mark.skipif(why_no_tshark() is not None, reason=why_no_tshark() or "")
+needs_plcli = pytest.mark.skipif(why_no_plcli() is not None, reason=why_no_plcli() or "")
 
 ROOT = Path(__file__).parents[2]
 UNSUPPORTED_VERSION = b"\x00\x23"
@@ -132,6 +134,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[tuple[Recorder, tuple[int
         yield recorder, ports
 
 
+@needs_tshark
 @pytest.mark.parametrize(
     "client",
     [
@@ -174,14 +177,42 @@ def test_every_frame_of_a_client_is_read_with_the_values_of_our_decoder(
                 assert_kaitai_reads(kaitai, frame, may_be_too_long)
 
 
-def assert_kaitai_reads(kaitai: Any, frame: Frame, may_be_too_long: bool) -> None:
+@needs_plcli
+def test_the_pattern_of_imhex_reads_every_frame_of_a_client_with_the_values_of_our_decoder(
+    broker: tuple[Recorder, tuple[int, int]], tmp_path: Path
+) -> None:
+    recorder, ports = broker
+    recorder.connections.clear()
+    other_client("confluent")(*ports)
+    frames = [frame for sent in list(recorder.connections) for frame in frames_of(list(sent))]
+    assert len(frames) > 50
+    (pattern,) = imhex_pattern(API_TABLE).values()
+    given = [
+        frame.data if frame.kind is FrameKind.REQUEST else (frame.data, frame.api.key, frame.version)
+        for frame in frames
+    ]
+    with Cases() as case:
+        for parsed, frame in zip(run_frames(pattern, given, tmp_path), frames, strict=True):
+            with case(f"{frame.api.name} v{frame.version}"):
+                assert "rest" not in parsed or frame.api.name in TOO_LONG
+                message = message_of(frame, frame.api.name in TOO_LONG)
+                plcli.assert_same(message, parsed["body"], frame.version, frame.api.name)
+
+
+def message_of(frame: Frame, may_be_too_long: bool) -> object:
     data = frame.data[4:]
     if frame.kind is FrameKind.REQUEST:
         _, at = decode_request_header(data)
-        parsed, cls = kaitai.Request(stream(data)), frame.api.request
+        return decode_message(frame.api.request, frame.version, data, at, allow_trailing_bytes=may_be_too_long)
+    at = 5 if response_header_version(frame.api.key, frame.version) else 4
+    return decode_message(frame.api.response, frame.version, data, at, allow_trailing_bytes=may_be_too_long)
+
+
+def assert_kaitai_reads(kaitai: Any, frame: Frame, may_be_too_long: bool) -> None:
+    data = frame.data[4:]
+    if frame.kind is FrameKind.REQUEST:
+        parsed = kaitai.Request(stream(data))
     else:
-        at = 5 if response_header_version(frame.api.key, frame.version) else 4
-        parsed, cls = kaitai.Response(frame.api.key, frame.version, stream(data)), frame.api.response
-    message = decode_message(cls, frame.version, data, at, allow_trailing_bytes=may_be_too_long)
-    assert_same(message, parsed.body, frame.version, frame.api.name)
+        parsed = kaitai.Response(frame.api.key, frame.version, stream(data))
+    assert_same(message_of(frame, may_be_too_long), parsed.body, frame.version, frame.api.name)
     assert parsed.body._io.is_eof() or may_be_too_long

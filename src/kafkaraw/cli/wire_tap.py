@@ -36,6 +36,8 @@ QUEUED_LINES_MAX: Final = 20_000
 QUEUED_BYTES_MAX: Final = 16 << 20
 FLUSH_TIMEOUT_S: Final = 2.0
 DESCRIPTORS_MAX: Final = 1 << 16
+KEPT_UNSEEN_BYTES: Final = 1 << 10
+"""Of large frames with records, if no bytes are shown."""
 
 
 class LineWriter:
@@ -190,8 +192,9 @@ def tap(  # noqa: PLR0913 -- one for each option
     """
     with Stop() as stop:
         from kafkaraw.inspect.tap.lines import Lines
-        from kafkaraw.inspect.tap.proxy import Tap
+        from kafkaraw.inspect.tap.proxy import KEPT_BYTES, Tap
 
+        is_text = output == "text"
         tapped = Tap(
             bootstrap_of(cluster),
             listen=listen,
@@ -199,8 +202,8 @@ def tap(  # noqa: PLR0913 -- one for each option
             tls=tls_of_brokers(cluster),
             listen_tls=_listen_tls(with_tls, tls_cert, tls_key, advertised_host),
             faults=_faults(faults),
+            kept_record_bytes=KEPT_UNSEEN_BYTES if quiet or (is_text and not verbosity) else KEPT_BYTES,
         )
-        is_text = output == "text"
         lines = Lines(verbosity, color=is_text and sys.stdout.isatty(), with_secrets=with_secrets)
         screen = _Screen(lines, None if quiet else shown, is_text=is_text, count=count)
         saving = _saving(tapped, save, with_secrets=with_secrets)

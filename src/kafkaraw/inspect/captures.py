@@ -113,7 +113,6 @@ class CaptureReport:
         unknown: responses without a request whose API is unclear.
         missing_bytes: bytes of Kafka's connections that the capture does not have.
         unread_bytes: bytes of Kafka's connections that it has, and that belong to no frame.
-        repeated_bytes: bytes that were captured more than once, of all connections.
     """
 
     packets: PacketCounts | None = None
@@ -128,7 +127,6 @@ class CaptureReport:
     unknown: int = 0
     missing_bytes: int = 0
     unread_bytes: int = 0
-    repeated_bytes: int = 0
 
 
 Item: TypeAlias = Exchange | Remark
@@ -168,7 +166,6 @@ class CaptureReader:
                 connections[event.connection] = found
             yield from found.take(event)
             if isinstance(event.what, Closed):
-                self.report.repeated_bytes += event.connection.repeated
                 del connections[event.connection]
 
 

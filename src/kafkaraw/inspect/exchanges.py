@@ -1,8 +1,8 @@
-r"""Connections as exchanges: the bytes of both directions, cut into frames, and each answer with its request.
+r"""Connections as exchanges: each answer with its request.
 
-    reader = ConnectionReader(Connection(1, "127.0.0.1:50112", "127.0.0.1:9092"))
-    reader.from_client(b"\x00\x00\x00\x16\x00\x12...", at_s=0.0)
-    for exchange in reader.from_broker(b"\x00\x00\x01\x2a...", at_s=0.004):
+    conversation = Conversation(Connection(1, "127.0.0.1:50112", "127.0.0.1:9092"))
+    conversation.request(Frame(b"\x00\x12\x00\x04...", 22, 0.0, 0.0))
+    for exchange in conversation.response(Frame(b"\x00\x00\x00\x01...", 298, 0.004, 0.004)):
         print(exchange.name, exchange.latency_s, exchange.errors)
 
 Theory of operation. Both directions of a connection are frames with a four-byte size. A broker answers the requests of
@@ -13,9 +13,9 @@ bare after SaslHandshake version 0 (and, before Kafka 0.10, as the first frame o
 and each is answered by a bare token. Bare tokens end with the first frame that is a whole request of Kafka.
 Tokens within SaslAuthenticate, also those of a re-authentication (KIP-368), are ordinary requests.
 
-`Conversation` takes whole frames, and decodes no body: an `Exchange` decodes its own when it is asked. `FrameCutter`
-makes frames of any pieces of bytes, with bounded memory; `ConnectionReader` joins both. Nothing here does I/O, reads a
-clock or fails because of what a peer sent: an exchange says what is wrong in `Exchange.problem`.
+`Conversation` takes whole frames, and decodes no body: an `Exchange` decodes its own when it is asked. `tap/stream.py`
+cuts the bytes that pass into frames, `frame_finder.py` those of captures. Nothing here does I/O, reads a clock or fails
+because of what a peer sent: an exchange says what is wrong in `Exchange.problem`. Start at `Conversation`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
 from kafkaraw.errors import KafkaError, ProtocolError
@@ -32,7 +32,7 @@ from kafkaraw.light_classes import dataclass
 from kafkaraw.light_classes import field as dataclass_field
 from kafkaraw.protocol import decode_message, decode_request_header, decode_response
 from kafkaraw.protocol.apis import API_BY_KEY, Api
-from kafkaraw.protocol.declare import Request, Response
+from kafkaraw.protocol.declare import ArrayOf, Request, Response, StructOf, spec_of
 from kafkaraw.protocol.error_codes import ErrorCode
 from kafkaraw.protocol.frames import (
     API_VERSIONS_KEY,
@@ -43,16 +43,21 @@ from kafkaraw.protocol.frames import (
     request_header_version,
 )
 from kafkaraw.protocol.messages.produce import ProduceRequest
-from kafkaraw.protocol.types import ZERO_UUID, Uuid, decode_uvarint
+from kafkaraw.protocol.types import RECORDS, ZERO_UUID, Uuid, decode_uvarint
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 FRAME_SIZE_MAX: Final = 300 << 20
 """Larger sizes are no frames of Kafka: three times Kafka's default limit of a request (`socket.request.max.bytes`)."""
-KEPT_BYTES_MAX: Final = 4 << 20
-"""Of larger frames only the beginning is kept."""
 PENDING_MAX: Final = 10_000
 """Requests of a connection that wait for an answer; beyond it, the oldest is given up."""
+OUTLINE_KEPT_BYTES: Final = 1 << 11
+"""Of a larger outline what it says is noted, and it is not kept."""
+BODY_KEPT_BYTES: Final = 1 << 9
+"""Of a larger frame a body that was decoded before is dropped: it takes much more memory, and may be a view."""
+_OF_REQUEST: Final = ("request_body", "subjects", "batches")
+_OF_RESPONSE: Final = ("response_body", "errors", "throttle_time_ms")
+"""A body, and what is noted of it when it is dropped."""
 CLIENT_ID_CHARS_MAX: Final = 100
 """Of a client id, when memory is short."""
 _NAME_BYTES: Final = 60  # of a text, besides its characters
@@ -310,22 +315,38 @@ class Exchange:
         """How long the broker wants the client to stay quiet, in milliseconds."""
         return int(getattr(self.response_body, "throttle_time_ms", 0))
 
-    def trim(self, kept_bytes: int) -> None:
+    def take_response_body(self, body: Response) -> None:
+        """Take the decoded answer from a caller that needed it, so that it is not decoded again."""
+        self.__dict__["response_body"] = body
+
+    def trim(self, kept_bytes: int, kept_record_bytes: int | None = None) -> None:
         """Keep only the beginnings of the frames, after noting what the bodies say: `subjects`, `errors` and so on.
+
+        A small outline of a frame is kept instead of it, and decoded when it is asked for. Views become bytes.
 
         Args:
             kept_bytes: how much of each frame is kept.
+            kept_record_bytes: the same of frames with records; None for the same number.
         """
-        if self.request is not None and (len(self.request.data) > kept_bytes or self.request.outline is not None):
-            _ = self.subjects, self.batches
-            self.__dict__.pop("request_body", None)
-            self.request.data = bytes(self.request.data[:kept_bytes])
-            self.request.outline = None
-        if self.response is not None and (len(self.response.data) > kept_bytes or self.response.outline is not None):
-            _ = self.errors, self.throttle_time_ms
-            self.__dict__.pop("response_body", None)
-            self.response.data = bytes(self.response.data[:kept_bytes])
-            self.response.outline = None
+        for frame, is_request in ((self.request, True), (self.response, False)):
+            if frame is not None:
+                kept = kept_bytes
+                if kept_record_bytes is not None and has_records(self.api_key, self.version, is_request):
+                    kept = kept_record_bytes
+                self._trim(frame, kept, _OF_REQUEST if is_request else _OF_RESPONSE)
+
+    def _trim(self, frame: Frame, kept_bytes: int, of_body: tuple[str, ...]) -> None:
+        data, (body, *noted) = frame.data, of_body
+        is_cut = len(data) > kept_bytes if frame.outline is None else len(frame.outline) > OUTLINE_KEPT_BYTES
+        if is_cut or (len(data) > BODY_KEPT_BYTES and body in self.__dict__):
+            for name in noted:
+                getattr(self, name)
+            if self.__dict__.get(body) is not None:  # else why it cannot be decoded stays known
+                del self.__dict__[body]
+        if is_cut:
+            frame.outline = None
+        if len(data) > kept_bytes or isinstance(data, memoryview):
+            frame.data = bytes(data[:kept_bytes])
 
     def release(self) -> None:
         """Drop the decoded bodies, after noting what they say; they are decoded again when they are asked for."""
@@ -508,6 +529,25 @@ class Conversation:
         return None
 
 
+@lru_cache(maxsize=1024)  # bounded, because peers choose the arguments
+def has_records(api_key: int, version: int, is_request: bool) -> bool:
+    """Return whether the version of a message is known, and has a field of records."""
+    api = API_BY_KEY.get(api_key)
+    if api is None or not api.versions.includes(version):
+        return False
+    return _holds_records(api.request if is_request else api.response)
+
+
+def _holds_records(cls: type[object]) -> bool:
+    for declared in spec_of(cls).fields:
+        kind = declared.kind
+        while isinstance(kind, ArrayOf):
+            kind = kind.element
+        if kind is RECORDS or (isinstance(kind, StructOf) and _holds_records(kind.cls)):
+            return True
+    return False
+
+
 def acks_of(data: Bytes, version: int) -> int | None:
     """Return `acks` of a Produce request; None if the bytes do not reach so far.
 
@@ -562,76 +602,6 @@ def _is_whole_request(frame: Frame) -> bool:
     return True
 
 
-class FrameCutter:
-    """Cuts the bytes of one direction into frames. Of a large frame only the beginning is kept.
-
-    Args:
-        kept_bytes_max: how much of a frame is kept.
-        size_max: a frame above this size is not one of Kafka.
-
-    Attributes:
-        stranger: why the stream is no longer read, in words: it is not Kafka's protocol. Empty while it is.
-    """
-
-    def __init__(self, *, kept_bytes_max: int = KEPT_BYTES_MAX, size_max: int = FRAME_SIZE_MAX) -> None:
-        self.stranger: str = ""
-        self._kept_bytes_max = kept_bytes_max
-        self._size_max = size_max
-        self._prefix = bytearray()
-        self._began_s = 0.0
-        self._size = -1  # of the frame that has begun; -1 between frames
-        self._seen = 0
-        self._kept: list[Bytes] = []
-        self._kept_bytes = 0
-        self._is_first = True
-
-    @property
-    def missing(self) -> str:
-        """What is missing of a frame that has begun, in words; empty between frames."""
-        if self._size >= 0:
-            return f"{self._seen} of {self._size} bytes of a frame were seen"
-        return f"{len(self._prefix)} of {SIZE_PREFIX.size} bytes of a size prefix were seen" if self._prefix else ""
-
-    def feed(self, data: Bytes, at_s: float) -> list[Frame]:
-        """Take the next bytes; return the frames that end in them.
-
-        Args:
-            data: the bytes; they are copied.
-            at_s: when they were seen, in seconds since 1970.
-        """
-        frames: list[Frame] = []
-        view = memoryview(data)
-        while len(view) and not self.stranger:
-            view = self._take_prefix(view, at_s) if self._size < 0 else self._take_body(view)
-            if self._size >= 0 and self._seen == self._size:
-                frames.append(Frame(b"".join(self._kept), self._size, self._began_s, at_s))
-                self._size, self._seen, self._kept_bytes = -1, 0, 0
-                self._kept.clear()
-        return frames
-
-    def _take_prefix(self, view: memoryview, at_s: float) -> memoryview:
-        if not self._prefix:
-            self._began_s = at_s
-        wanted = SIZE_PREFIX.size - len(self._prefix)
-        self._prefix += view[:wanted]
-        if len(self._prefix) == SIZE_PREFIX.size:
-            prefix = bytes(self._prefix)
-            self._prefix.clear()
-            self.stranger = stranger_in(prefix, is_first=self._is_first, size_max=self._size_max)
-            self._is_first = False
-            (self._size,) = SIZE_PREFIX.unpack(prefix) if not self.stranger else (-1,)
-        return view[wanted:]
-
-    def _take_body(self, view: memoryview) -> memoryview:
-        taken = view[: self._size - self._seen]
-        self._seen += len(taken)
-        kept = bytes(taken[: self._kept_bytes_max - self._kept_bytes])
-        if kept:
-            self._kept.append(kept)
-            self._kept_bytes += len(kept)
-        return view[len(taken) :]
-
-
 def stranger_in(prefix: bytes, *, is_first: bool, size_max: int = FRAME_SIZE_MAX) -> str:
     """Return why four bytes are no size prefix of Kafka, in words; empty if they are one.
 
@@ -643,62 +613,3 @@ def stranger_in(prefix: bytes, *, is_first: bool, size_max: int = FRAME_SIZE_MAX
     size: int = SIZE_PREFIX.unpack(prefix)[0]
     is_named = is_first and prefix.startswith(tuple(STRANGERS))
     return explain_size(prefix, size, size_max) if is_named or not 0 <= size <= size_max else ""
-
-
-class ConnectionReader:
-    """Reads one connection from the bytes of both directions.
-
-    Args:
-        connection: the connection.
-        kept_bytes_max: how much of a frame is kept.
-        topic_names: of the cluster, which several connections share.
-
-    Attributes:
-        conversation: matches the frames; its queue has the exchanges that wait for an answer.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        *,
-        kept_bytes_max: int = KEPT_BYTES_MAX,
-        topic_names: TopicNames | None = None,
-    ) -> None:
-        self.conversation: Conversation = Conversation(connection, topic_names)
-        self._client = FrameCutter(kept_bytes_max=kept_bytes_max)
-        self._broker = FrameCutter(kept_bytes_max=kept_bytes_max)
-
-    @property
-    def stranger(self) -> str:
-        """Why the connection is no longer read, in words: it is not Kafka's protocol. Empty while it is."""
-        return self._client.stranger or self._broker.stranger
-
-    def from_client(self, data: Bytes, at_s: float) -> list[Exchange]:
-        """Take bytes from the client; return the exchanges that end with them: those that have no answer.
-
-        Args:
-            data: the bytes.
-            at_s: when they were seen, in seconds since 1970.
-        """
-        ended: list[Exchange] = []
-        for frame in self._client.feed(data, at_s):
-            exchange = self.conversation.request(frame)
-            if not exchange.is_answered:
-                ended.append(exchange)
-            dropped = self.conversation.drop_oldest(f"{PENDING_MAX} later requests have no answer, either")
-            if dropped is not None:
-                ended.append(dropped)
-        return ended
-
-    def from_broker(self, data: Bytes, at_s: float) -> list[Exchange]:
-        """Take bytes from the broker; return the exchanges that end with them. Arguments as of `from_client`."""
-        return [one for frame in self._broker.feed(data, at_s) for one in self.conversation.response(frame)]
-
-    def close(self, reason: str = "the connection was closed") -> list[Exchange]:
-        """End the connection; return the exchanges that will have no answer, with that reason in words."""
-        missing = "; ".join(
-            f"{words} from the {end}"
-            for end, cutter in (("client", self._client), ("broker", self._broker))
-            if (words := cutter.missing)
-        )
-        return self.conversation.end(f"{reason}; {missing}" if missing else reason)

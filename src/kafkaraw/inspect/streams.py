@@ -64,18 +64,12 @@ class Connection:
         client: the end that sent SYN; if the capture begins later, the end that was seen first.
         server: the other end.
         has_start: whether the capture has the SYN of the client.
-        start_ns: time of the first segment.
-        repeated: how many bytes were captured more than once.
-        reordered: how many segments came before an earlier one.
     """
 
     number: int
     client: Endpoint
     server: Endpoint
     has_start: bool
-    start_ns: int
-    repeated: int = 0
-    reordered: int = 0
 
 
 class Event(NamedTuple):
@@ -139,19 +133,16 @@ class Direction:
         self.next = (self.next + size) % SEQUENCE_SPACE
         self.total += size
 
-    def take(self, start: int, segment: Segment, connection: Connection) -> Iterator[Bytes | Hole]:
+    def take(self, start: int, segment: Segment) -> Iterator[Bytes | Hole]:
         """Take a segment at a position; yield what is in order now."""
         end = start + len(segment.payload) + segment.cut
         if end <= self.total:
-            connection.repeated += len(segment.payload)
             return
         if start > self.total:
             self._keep(start, segment)
             if self.waiting_bytes > WAITING_BYTES_MAX:
                 yield from self.give_up(segment.time_ns)
             return
-        connection.reordered += bool(self.waiting)
-        connection.repeated += min(self.total - start, len(segment.payload))
         yield from self._pass(start, segment.payload, segment.cut, segment.time_ns)
         yield from self._drain()
 
@@ -264,8 +255,7 @@ class Streams:
         # SYN with ACK is the server's.
         from_server = segment.flags & (SYN | ACK) == SYN | ACK
         ends = (segment.target, segment.source) if from_server else (segment.source, segment.target)
-        has_start = bool(segment.flags & SYN)
-        return _Open(Connection(next(self._numbers), *ends, has_start, segment.time_ns))
+        return _Open(Connection(next(self._numbers), *ends, has_start=bool(segment.flags & SYN)))
 
     def _is_new(self, found: _Open, segment: Segment) -> bool:
         """Return whether the segment begins another connection between the same ports."""
@@ -296,7 +286,7 @@ class Streams:
                     yield Event(connection, not from_client, what)
         start = mine.position(sequence)
         if segment.payload or segment.cut:
-            for what in mine.take(start, segment, connection):
+            for what in mine.take(start, segment):
                 yield Event(connection, from_client, what)
         if segment.flags & FIN and mine.finish is None:
             mine.finish = start + len(segment.payload) + segment.cut

@@ -90,60 +90,97 @@ class _Found:
 
 
 class _Plan(NamedTuple):
-    """The fields of a class that are looked at."""
+    """The fields of a class that are looked at, in order; the others, and structures without any, are passed over.
 
-    texts: tuple[FieldSpec, ...]
-    nested: tuple[FieldSpec, ...]
-    codes: tuple[str, ...]
-    nested_codes: tuple[FieldSpec, ...]
+    Attributes:
+        texts: the name of a field, and what it names.
+        nested: the name of a field of structures, and whether these are within topics.
+    """
+
+    texts: tuple[tuple[str, str], ...]
+    nested: tuple[tuple[str, bool], ...]
 
 
-_plans: dict[type[object], _Plan] = {}
+class _Codes(NamedTuple):
+    """The fields of a class with error codes, and those of structures that have some, and whether they are arrays."""
+
+    names: tuple[str, ...]
+    nested: tuple[tuple[str, bool], ...]
 
 
-def _plan(cls: type[object]) -> _Plan:
-    plan = _plans.get(cls)
+_TOPICS, _GROUPS, _TRANSACTIONS = "topics", "groups", "transactional ids"
+_plans: dict[tuple[type[object], bool], _Plan] = {}
+_codes: dict[type[object], _Codes] = {}
+
+
+def _plan(cls: type[object], in_topics: bool) -> _Plan:
+    plan = _plans.get((cls, in_topics))
     if plan is None:
-        plan = _plans[cls] = _planned(cls)
+        plan = _plans[cls, in_topics] = _planned(cls, in_topics)
     return plan
 
 
-def _planned(cls: type[object]) -> _Plan:
-    texts, nested, codes, nested_codes = [], [], [], []
+def _planned(cls: type[object], in_topics: bool) -> _Plan:
+    texts, nested = [], []
     for field in spec_of(cls).fields:
         kind = field.kind.element if isinstance(field.kind, ArrayOf) else field.kind
         if isinstance(kind, StructOf):
-            nested.append(field)
-            inner = _plan(kind.cls)
-            if inner.codes or inner.nested_codes:
-                nested_codes.append(field)
+            below = "topic" in field.name or (in_topics and "partition" in field.name) or field.name == "responses"
+            inner = _plan(kind.cls, below)
+            if inner.texts or inner.nested:
+                nested.append((field.name, below))
         elif kind in (STRING, UUID):
-            texts.append(field)
-        elif field.kind is INT16 and field.name.endswith("error_code"):
-            codes.append(field.name)
-    return _Plan(tuple(texts), tuple(nested), tuple(codes), tuple(nested_codes))
+            category = _category(field, in_topics)
+            if category:
+                texts.append((field.name, category))
+    return _Plan(tuple(texts), tuple(nested))
 
 
-def _elements(message: object, field: FieldSpec) -> list[Any]:
-    value = getattr(message, field.name)
+def _category(field: FieldSpec, in_topics: bool) -> str:
+    """Return what a field of text or of an id names; empty for something else."""
+    if field.name in _GROUP_FIELDS:
+        return _GROUPS
+    if field.name in _TRANSACTION_FIELDS:
+        return _TRANSACTIONS
+    if field.name == "topic_id" or (field.kind is not UUID and _is_topic(field, in_topics)):
+        return _TOPICS
+    return ""
+
+
+def _codes_of(cls: type[object]) -> _Codes:
+    codes = _codes.get(cls)
+    if codes is None:
+        names, nested = [], []
+        for field in spec_of(cls).fields:
+            is_array = isinstance(field.kind, ArrayOf)
+            kind = field.kind.element if isinstance(field.kind, ArrayOf) else field.kind
+            if isinstance(kind, StructOf) and any(_codes_of(kind.cls)):
+                nested.append((field.name, is_array))
+            elif field.kind is INT16 and field.name.endswith("error_code"):
+                names.append(field.name)
+        codes = _codes[cls] = _Codes(tuple(names), tuple(nested))
+    return codes
+
+
+def _elements(message: object, name: str) -> list[Any]:
+    value = getattr(message, name)
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def _collect(message: object, found: _Found, *, in_topics: bool) -> None:
-    plan = _plan(type(message))
-    for field in plan.texts:
-        values = _elements(message, field)
-        if field.name in _GROUP_FIELDS:
+    plan = _plan(type(message), in_topics)
+    for name, category in plan.texts:
+        values = _elements(message, name)
+        if category is _GROUPS:
             found.groups.update(dict.fromkeys(filter(None, values)))
-        elif field.name in _TRANSACTION_FIELDS:
+        elif category is _TRANSACTIONS:
             found.transactional_ids.update(dict.fromkeys(filter(None, values)))
-        elif field.name == "topic_id" or (field.kind is not UUID and _is_topic(field, in_topics)):
+        else:
             _add_topics(values, found)
-    for field in plan.nested:
+    for name, below in plan.nested:
         if found.is_full:
             return
-        below = "topic" in field.name or (in_topics and "partition" in field.name) or field.name == "responses"
-        for one in _elements(message, field):
+        for one in _elements(message, name):
             _collect(one, found, in_topics=below)
 
 
@@ -171,13 +208,12 @@ def _collect_coordinator_keys(message: Any, found: _Found) -> None:  # noqa: ANN
 
 
 def _errors(message: object, path: str) -> Iterator[ErrorAt]:
-    plan = _plan(type(message))
-    for name in plan.codes:
+    codes = _codes_of(type(message))
+    for name in codes.names:
         code = getattr(message, name)
         if code:
             words = getattr(message, name.replace("error_code", "error_message"), None)
             yield ErrorAt(path + name, code, words if isinstance(words, str) else "")
-    for field in plan.nested_codes:
-        is_array = isinstance(field.kind, ArrayOf)
-        for index, one in enumerate(_elements(message, field)):
-            yield from _errors(one, f"{path}{field.name}[{index}]." if is_array else f"{path}{field.name}.")
+    for name, is_array in codes.nested:
+        for index, one in enumerate(_elements(message, name)):
+            yield from _errors(one, f"{path}{name}[{index}]." if is_array else f"{path}{name}.")

@@ -30,7 +30,40 @@ from kafkaraw.protocol.types import BOOLEAN, BYTES, FLOAT64, INT16, RECORDS, STR
 
 FILE: Final = "kafka.hexpat"
 
-KEYWORDS: Final = {"match", "is", "from", "as", "in", "out", "ref", "null", "parent", "this", "version", "flexible"}
+KEYWORDS: Final = frozenset(
+    {
+        "match",
+        "is",
+        "from",
+        "as",
+        "in",
+        "out",
+        "ref",
+        "null",
+        "parent",
+        "this",
+        "version",
+        "flexible",
+        "import",
+        "using",
+    }
+    | {
+        "const",
+        "struct",
+        "union",
+        "enum",
+        "namespace",
+        "signed",
+        "unsigned",
+        "return",
+        "try",
+        "catch",
+        "le",
+        "be",
+        "fn",
+    }
+    | {"if", "else", "for", "while", "break", "continue", "true", "false", "auto", "padding", "str", "char", "bool"}
+)
 """Words that no field may have as its name in a pattern."""
 
 HEAD: Final = """\
@@ -39,17 +72,34 @@ HEAD: Final = """\
 #pragma array_limit 1000000
 #pragma pattern_limit 10000000
 
-import std.mem;
-import type.leb128;
-
 bool is_response in;
 s16 response_api_key in;
 s16 response_api_version in;
 
+// A varint without sign, shown as its value.
+struct Uvarint {
+    u8 bytes[while($ == addressof(this) || builtin::std::mem::read_unsigned($ - 1, 1, 0) & 0x80 != 0)] [[hidden]];
+} [[sealed, format("uvarint_text"), transform("uvarint_value")]];
+
+fn value_of(ref auto bytes) {
+    u64 value = 0;
+    for (u8 i = 0, i < sizeof(bytes), i = i + 1)
+        value = value | u64(bytes[i] & 0x7f) << (7 * i);
+    return value;
+};
+
+fn uvarint_value(ref auto varint) {
+    return value_of(varint.bytes);
+};
+
+fn uvarint_text(ref auto varint) {
+    return builtin::std::format("{}", value_of(varint.bytes));
+};
+
 struct Length<auto flexible> {
     s64 value = -1;
     if (flexible) {
-        type::uLEB128 compact;
+        Uvarint compact;
         if (compact > 0)
             value = compact - 1;
     } else {
@@ -62,7 +112,7 @@ struct Length<auto flexible> {
 struct String<auto flexible> {
     s64 size = -1;
     if (flexible) {
-        type::uLEB128 compact;
+        Uvarint compact;
         if (compact > 0)
             size = compact - 1;
     } else {
@@ -84,14 +134,14 @@ struct Bytes<auto flexible> {
 };
 
 struct UnknownTag {
-    type::uLEB128 tag;
-    type::uLEB128 size;
+    Uvarint tag;
+    Uvarint size;
     if (size > 0)
         u8 value[size];
 };
 
 struct UnknownTags {
-    type::uLEB128 count;
+    Uvarint count;
     if (count > 0)
         UnknownTag fields[count];
 };
@@ -104,7 +154,7 @@ struct RecordBatch {
     if (magic == 2) {
         u32 crc;
         s16 attributes; // compression, then timestamp type, transactional, control, delete horizon
-        u8 codec = attributes & 7;
+        u8 codec = attributes & 7 [[export]];
         s32 last_offset_delta;
         s64 base_timestamp;
         s64 max_timestamp;
@@ -122,7 +172,7 @@ struct RecordBatch {
 struct Records<auto flexible> {
     Length<flexible> size;
     u64 end = $ + size.count;
-    RecordBatch batches[while($ + 17 <= end && $ + 12 + std::mem::read_signed($ + 8, 4, std::mem::Endian::Big) <= end)];
+    RecordBatch batches[while($ + 17 <= end && $ + 12 + builtin::std::mem::read_signed($ + 8, 4, 1) <= end)];
     if ($ < end)
         u8 cut_short[end - $];
 };
@@ -146,13 +196,13 @@ struct RequestFrame {{
         u8 rest[end - $];
 }};
 
-struct ResponseFrame {{
+struct ResponseFrame<auto api_key, auto api_version> {{
     s32 size;
     u64 end = $ + size;
     s32 correlation_id;
-    if (is_flexible(response_api_key, response_api_version) && response_api_key != 18)
+    if (is_flexible(api_key, api_version) && api_key != 18)
         UnknownTags tagged_fields;
-    match (response_api_key) {{
+    match (api_key) {{
 {responses}        (_): {{}}
     }}
     if ($ < end)
@@ -161,13 +211,17 @@ struct ResponseFrame {{
 
 struct Frames {{
     if (is_response)
-        ResponseFrame responses[while(!std::mem::eof())];
+        ResponseFrame<response_api_key, response_api_version> responses[while($ < builtin::std::mem::size())];
     else
-        RequestFrame requests[while(!std::mem::eof())];
+        RequestFrame requests[while($ < builtin::std::mem::size())];
 }};
 
 Frames frames @ 0x00;
 """
+
+
+INDENT: Final = " " * 12
+REFUSED: Final = "api_version > 0 && builtin::std::mem::read_signed($, 2, 1) == 35"
 
 
 def imhex_pattern(apis: Iterable[Api]) -> dict[str, str]:
@@ -183,7 +237,8 @@ def imhex_pattern(apis: Iterable[Api]) -> dict[str, str]:
 
 def _is_flexible(apis: list[Api]) -> str:
     lines = [
-        f"    if (api_key == {api.key})\n        return api_version >= {header_of(api.request).flexible.min};\n"
+        f"    if (api_key == {api.key})\n        return api_version >= {header_of(api.request).flexible.min} "
+        f"&& api_version <= {api.versions.max};\n"
         for api in apis
         if header_of(api.request).flexible.max >= 0
     ]
@@ -191,11 +246,13 @@ def _is_flexible(apis: list[Api]) -> str:
 
 
 def _cases(apis: list[Api], direction: str) -> Iterator[str]:
-    prefix = "response_" if direction == "Response" else ""
     for api in apis:
-        within = f"{prefix}api_version >= {api.versions.min} && {prefix}api_version <= {api.versions.max}"
-        body = f"{api.name}{direction}<{prefix}api_version, is_flexible({prefix}api_key, {prefix}api_version)> body;"
-        yield f"        ({api.key}): {{\n            if ({within})\n                {body}\n        }}\n"
+        name = f"{api.name}{direction}"
+        versions = f"api_version >= {api.versions.min} && api_version <= {api.versions.max}"
+        choice = f"if ({versions})\n{INDENT}    {name}<api_version, is_flexible(api_key, api_version)> body;\n"
+        if name == "ApiVersionsResponse":  # a broker that lacks the version answers in version 0
+            choice = f"if ({REFUSED})\n{INDENT}    {name}<0, false> body;\n{INDENT}else {choice}"
+        yield f"        ({api.key}): {{\n{INDENT}{choice}        }}\n"
 
 
 def _message(cls: type[object]) -> str:
@@ -230,8 +287,8 @@ def _tags(name: str, tagged: list[FieldSpec], message: str) -> str:
         lines.append(f"    {'else ' * bool(lines)}if ({known}) {{\n{inner}    }}\n")
     lines.append("    else if (size > 0)\n        u8 value[size];\n")
     return (
-        f"struct {name}_Tag<auto version> {{\n    type::uLEB128 tag;\n    type::uLEB128 size;\n{''.join(lines)}}};\n\n"
-        f"struct {name}_Tags<auto version> {{\n    type::uLEB128 count;\n    if (count > 0)\n"
+        f"struct {name}_Tag<auto version> {{\n    Uvarint tag;\n    Uvarint size;\n{''.join(lines)}}};\n\n"
+        f"struct {name}_Tags<auto version> {{\n    Uvarint count;\n    if (count > 0)\n"
         f"        {name}_Tag<version> fields[count];\n}};\n\n"
     )
 

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kafkaraw.inspect.exchanges import Connection, ConnectionReader, Exchange
+from kafkaraw.inspect.exchanges import Connection, Exchange
 from kafkaraw.inspect.tap.lines import Filter, Lines, duration_text
 from kafkaraw.inspect.tap.masking import masked_frames
 from kafkaraw.inspect.tap.summary import Latencies, Summary
@@ -31,6 +31,7 @@ from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaraw.readable import size_text
 from kafkaraw.records import encode_batch
+from tests.inspect.connections import ConnectionReader
 from tests.inspect.tap.peers import asked, sized
 
 SECRET = b"correct horse battery staple"

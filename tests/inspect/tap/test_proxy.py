@@ -22,7 +22,8 @@ from kafkaraw.inspect.tap.lines import Lines
 from kafkaraw.inspect.tap.ports import PortRange
 from kafkaraw.inspect.tap.proxy import Tap
 from kafkaraw.protocol import ResponseHeader, decode_response, encode_response
-from kafkaraw.protocol.messages import fetch, share_fetch
+from kafkaraw.protocol.messages import fetch, produce, share_fetch
+from kafkaraw.records import encode_batch
 from tests.inspect.tap.peers import WAIT_S, Client, asked, broker, client, metadata_of, metadata_request, on_loop, sized
 from tests.net.stream_server import stream_server
 from tests.waiting import wait_until
@@ -472,6 +473,40 @@ async def test_large_answers_of_many_connections_take_bounded_memory(request_fra
     assert "those of the tap" in exchange.response.note
     assert found[0][-TAIL_BYTES:-HELD_TAIL_BYTES] == answer[-TAIL_BYTES:-HELD_TAIL_BYTES]
     assert b"127.0.0.1" in found[0][-100:]
+
+
+@pytest.mark.parametrize("value_bytes", [3000, 40_000, 200_000, 700_000])
+@on_loop
+async def test_of_records_that_nothing_shows_little_is_kept_and_everything_is_noted(value_bytes):
+    records = bytes(encode_batch([(0, None, b"v" * value_bytes, [])] * 2))
+    part = produce.PartitionProduceData(index=0, records=records)
+    request = produce.ProduceRequest(
+        acks=-1, timeout_ms=1, topic_data=[produce.TopicProduceData(name="orders", partition_data=[part])]
+    )
+    failed = produce.PartitionProduceResponse(index=0, error_code=6, base_offset=-1)
+    response = produce.ProduceResponse(
+        responses=[produce.TopicProduceResponse(name="orders", partition_responses=[failed])]
+    )
+    received = []
+
+    def answer(frame: bytes) -> bytes:
+        received.append(sized(frame))
+        return encode_response(ResponseHeader(int.from_bytes(frame[4:8])), response, 10)
+
+    async with broker(answer) as servers, Tap(servers, kept_record_bytes=1000) as tap:
+        recording = tap.record()
+        async with client(tap.bootstrap_servers) as peer:
+            sent = [asked(request, 10, number) for number in range(5)]
+            peer.writer.write(b"".join(sent))
+            for _ in sent:
+                await peer.frame()
+        assert await asyncio.to_thread(wait_until, lambda: len(recording.exchanges()) == len(sent), WAIT_S)
+    assert received == sent
+    for exchange in recording.exchanges():
+        assert (exchange.topics, exchange.batches, [one.code for one in exchange.errors]) == (("orders",), [2], [6])
+        assert exchange.request_bytes == len(sent[0])
+        assert len(exchange.request.data) == 1000
+        assert isinstance(exchange.request.data, bytes)
 
 
 @on_loop

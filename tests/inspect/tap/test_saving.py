@@ -10,11 +10,12 @@ import dpkt
 import pytest
 
 from kafkaraw.inspect.captures import CaptureReader
-from kafkaraw.inspect.exchanges import Connection, ConnectionReader, Exchange
+from kafkaraw.inspect.exchanges import Connection, Exchange
 from kafkaraw.inspect.tap.proxy import Tap
 from kafkaraw.inspect.tap.saving import SEGMENT_BYTES, Saving
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from tests.inspect.connections import ConnectionReader
 from tests.inspect.tap.peers import WAIT_S, asked, broker, client, metadata_of, metadata_request, on_loop
 from tests.waiting import wait_until
 

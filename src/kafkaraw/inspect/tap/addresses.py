@@ -27,6 +27,7 @@ from kafkaraw.inspect.exchanges import Bytes
 from kafkaraw.protocol import decode_response, encode_message, encode_response
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.compile import compile_part_decoder
+from kafkaraw.protocol.declare import Response
 from kafkaraw.protocol.frames import DECODE_FAILURES, response_header_version
 from kafkaraw.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from kafkaraw.protocol.types import decode_uvarint, encode_uvarint
@@ -120,13 +121,20 @@ class Addresses:
     def __init__(self, advertise: Advertise) -> None:
         self._advertise = advertise
 
-    def rewrite(self, frame: bytes | memoryview, api_key: int, version: int) -> bytes | None:
+    def rewrite(
+        self,
+        frame: bytes | memoryview,
+        api_key: int,
+        version: int,
+        unchanged: Callable[[Response], None] = lambda _: None,
+    ) -> bytes | None:
         """Return a whole answer with the tap's addresses; None if it is passed on unchanged.
 
         Args:
             frame: the answer without its size prefix.
             api_key: of the request.
             version: of the request.
+            unchanged: takes the message of an answer that had to be decoded, and has no addresses.
 
         Raises:
             KafkaError: the answer cannot be decoded.
@@ -137,6 +145,7 @@ class Addresses:
             return None
         header, message = decode_response(frame, api_key, version, allow_trailing_bytes=True)
         if not self._replace(message, api_key):
+            unchanged(message)
             return None
         return encode_response(header, message, version)
 

@@ -176,8 +176,9 @@ class Lines:
             yield self._styled(_YELLOW, f"no answer: {exchange.ended}")
         if not exchange.is_answered:
             yield "acks=0: has no answer"
-        if (problem := exchange.problem) and "bytes were kept" not in problem:
-            yield self._styled(_RED, problem)
+        problems = [one for one in exchange.problem.split("; ") if one and "bytes were kept" not in one]
+        if problems:
+            yield self._styled(_RED, "; ".join(problems))
 
     def _styled(self, style: str, text: str) -> str:
         return f"{style}{text}{_PLAIN}" if self._color else text

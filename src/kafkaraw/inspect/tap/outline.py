@@ -12,9 +12,9 @@ no outline. Pure. Start at `Outline.feed`.
 from __future__ import annotations
 
 from collections.abc import Generator
-from functools import lru_cache
 from typing import Final, TypeAlias
 
+from kafkaraw.inspect.exchanges import has_records
 from kafkaraw.light_classes import dataclass
 from kafkaraw.protocol.apis import API_BY_KEY
 from kafkaraw.protocol.declare import ArrayOf, Kind, StructOf, spec_of
@@ -256,26 +256,6 @@ def _step_of(kind: Kind, version: int, is_flexible: bool) -> object:
     return _Text(2 if kind is STRING else 4)
 
 
-@lru_cache(maxsize=1024)  # bounded, because peers choose the arguments
-def _message_of(api_key: int, version: int, is_request: bool) -> type[object] | None:
-    """Return the message if its version is known and has records."""
-    api = API_BY_KEY.get(api_key)
-    if api is None or not api.versions.includes(version):
-        return None
-    cls = api.request if is_request else api.response
-    return cls if _has_records(cls) else None
-
-
-def _has_records(cls: type[object]) -> bool:
-    for declared in spec_of(cls).fields:
-        kind = declared.kind
-        while isinstance(kind, ArrayOf):
-            kind = kind.element
-        if kind is RECORDS or (isinstance(kind, StructOf) and _has_records(kind.cls)):
-            return True
-    return False
-
-
 def outline_for(api_key: int, version: int, *, is_request: bool) -> Outline | None:
     """Return an empty outline for a frame; None for one without records.
 
@@ -284,5 +264,7 @@ def outline_for(api_key: int, version: int, *, is_request: bool) -> Outline | No
         version: of the request.
         is_request: whether the frame is the request, or an answer to it.
     """
-    cls = _message_of(api_key, version, is_request)
-    return None if cls is None else Outline(cls, api_key, version, is_request=is_request)
+    if not has_records(api_key, version, is_request):
+        return None
+    api = API_BY_KEY[api_key]
+    return Outline(api.request if is_request else api.response, api_key, version, is_request=is_request)

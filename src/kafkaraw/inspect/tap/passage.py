@@ -38,7 +38,7 @@ from kafkaraw.inspect.tap.addresses import (
     treatment_of,
 )
 from kafkaraw.inspect.tap.outline import outline_for
-from kafkaraw.inspect.tap.stream import Plan, Stream
+from kafkaraw.inspect.tap.stream import ENTRANCE_BYTES, Plan, Stream
 from kafkaraw.net.os_errors import reason_of
 from kafkaraw.net.transport import LowWater
 from kafkaraw.protocol.apis import API_BY_KEY
@@ -51,12 +51,14 @@ if TYPE_CHECKING:
 
 UNSENT_BYTES_MAX: Final = 1 << 18
 """Unsent bytes of a connection above which the tap pauses reading their sender; with many connections, one piece."""
-KEPT_WHOLE_BYTES: Final = 1 << 18
+KEPT_WHOLE_BYTES: Final = 1 << 16
 """Frames up to this size are kept whole until they are noted; of a larger one with records, an outline."""
 KEPT_PASSING_BYTES: Final = 4 << 20
 """So much is kept of a frame without outline, as it passes."""
 KEPT_HELD_BYTES: Final = 64 << 20
 """A frame above this size that would have to be held, or saved, is passed on as it is."""
+COPIED_BYTES_MAX: Final = 1 << 11
+"""Frames up to this size are copied out of the shared buffer; what is kept of a larger one is decided by the tap."""
 CORRELATION_ID: Final = slice(0, 4)
 _REWRITTEN: Final = "addresses are those of the brokers; the client was sent those of the tap"
 _HIDDEN: Final = "addresses of new leaders are hidden from the client, which asks for Metadata instead"
@@ -113,7 +115,7 @@ class End(asyncio.BufferedProtocol):
     def write(self, data: Bytes) -> None:
         """Send bytes; what the socket does not take is copied, as the buffer behind `data` is used again."""
         transport = self.transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or not len(data):
             return
         if self._descriptor is not None and not transport.get_write_buffer_size():
             try:
@@ -298,6 +300,11 @@ class Passage:
         self._tap.asked(exchange)
         return exchange
 
+    @property
+    def copied_bytes_max(self) -> int:
+        """Up to which size a short frame is copied out of the shared buffer at once."""
+        return ENTRANCE_BYTES if self._tap.is_saving else COPIED_BYTES_MAX
+
     # -- requests --------------------------------------------------------------------------------------------------
 
     def asked(self, frame: Frame) -> None:
@@ -323,10 +330,15 @@ class Passage:
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def treatment(self, correlation_id: memoryview) -> tuple[Treatment, Exchange | None]:
-        """Return how an answer is passed on, by its first bytes, and the exchange that it belongs to."""
+    def treatment(self, correlation_id: memoryview, before: int = 0) -> tuple[Treatment, Exchange | None]:
+        """Return how an answer is passed on, by its first bytes, and the exchange that it belongs to.
+
+        Args:
+            correlation_id: its first bytes.
+            before: how many answers before it are not noted yet.
+        """
         pending = self.conversation.pending
-        if not pending or pending[0].kind is not ExchangeKind.REQUEST:
+        if len(pending) <= before or pending[before].kind is not ExchangeKind.REQUEST:
             return Treatment.PASS, None
         number = int.from_bytes(correlation_id, signed=True)
         for exchange in pending:  # nearly always the first
@@ -337,7 +349,9 @@ class Passage:
     def rewritten(self, data: memoryview, exchange: Exchange) -> bytes | None:
         """Return a whole answer with the tap's addresses; None if it is passed on as it is."""
         try:
-            return self._addresses.rewrite(data, exchange.api_key, exchange.version)
+            if self.injection is not None:  # a fault may change what was decoded
+                return self._addresses.rewrite(data, exchange.api_key, exchange.version)
+            return self._addresses.rewrite(data, exchange.api_key, exchange.version, exchange.take_response_body)
         except KafkaError as error:
             self._note_unread_addresses(exchange, error)
             return None
@@ -352,7 +366,7 @@ class Passage:
         outline = outline_for(api_key, version, is_request=is_request)
         if outline is None:
             return Plan(max(KEPT_PASSING_BYTES, kept_bytes), hold_bytes, is_expected)
-        return Plan(kept_bytes, hold_bytes, is_expected, outline)
+        return Plan(min(kept_bytes, self._tap.kept_record_bytes), hold_bytes, is_expected, outline)
 
     def end_of(self, frame: Frame, held: memoryview) -> Bytes:
         """Return the end of an answer that was held back, with the tap's addresses if it has any."""
@@ -396,7 +410,7 @@ class _FromClient:
     def __init__(self, passage: Passage) -> None:
         self._passage = passage
 
-    def plan(self, beginning: memoryview, size: int) -> Plan:
+    def plan(self, beginning: memoryview, size: int, before: int) -> Plan:
         passage = self._passage
         api_key, version = int.from_bytes(beginning[:2], signed=True), int.from_bytes(beginning[2:4], signed=True)
         api = API_BY_KEY.get(api_key)
@@ -410,11 +424,12 @@ class _FromClient:
         injection = passage.injection
         if injection is None:
             passage.broker.write(data)
-        for frame in _frames(data, sizes, at_s):
-            if injection is None:
+            for frame in _frames(data, sizes, at_s, passage.copied_bytes_max):
                 passage.asked(frame)
-            else:
-                injection.request(frame)
+            return
+        for frame in _frames(data, sizes, at_s, len(data)):
+            injection.request(frame)
+        self.passing(data[_end_of(sizes) :])
 
     def passing(self, data: memoryview) -> None:
         self._passage.broker.write(data)
@@ -439,9 +454,9 @@ class _FromBroker:
     def __init__(self, passage: Passage) -> None:
         self._passage = passage
 
-    def plan(self, beginning: memoryview, size: int) -> Plan:
+    def plan(self, beginning: memoryview, size: int, before: int) -> Plan:
         passage = self._passage
-        treatment, exchange = passage.treatment(beginning[CORRELATION_ID])
+        treatment, exchange = passage.treatment(beginning[CORRELATION_ID], before)
         is_expected = exchange is not None
         is_held = treatment is Treatment.HOLD or passage.injection is not None
         if is_held and size <= KEPT_HELD_BYTES:
@@ -454,10 +469,12 @@ class _FromBroker:
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
         passage = self._passage
-        frames = _frames(data, sizes, at_s)
-        if passage.injection is not None:
+        is_injected = passage.injection is not None
+        frames = _frames(data, sizes, at_s, len(data) if is_injected else passage.copied_bytes_max)
+        if is_injected:
             for frame in frames:
                 self._deliver(frame)
+            self.passing(data[_end_of(sizes) :])
             return
         start = at = 0
         for frame in frames:
@@ -467,8 +484,8 @@ class _FromBroker:
                 passage.client.write(b"".join((data[start:at], SIZE_PREFIX.pack(len(changed)), changed)))
                 start = end
             at = end
-        if at > start:
-            passage.client.write(data[start:at])
+        if len(data) > start:
+            passage.client.write(data[start:])
         for frame in frames:
             passage.answered(frame)
 
@@ -510,9 +527,15 @@ class _FromBroker:
         passage.answered(frame)
 
 
-def _frames(data: memoryview, sizes: list[int], at_s: float) -> list[Frame]:
+def _end_of(sizes: list[int]) -> int:
+    return sum(sizes) + SIZE_PREFIX.size * len(sizes)
+
+
+def _frames(data: memoryview, sizes: list[int], at_s: float, copied_bytes_max: int) -> list[Frame]:
+    """Return whole frames; larger ones are views, of which the tap keeps something before the buffer is reused."""
     frames, at = [], SIZE_PREFIX.size
     for size in sizes:
-        frames.append(Frame(bytes(data[at : at + size]), size, at_s, at_s))
+        frame = data[at : at + size]
+        frames.append(Frame(frame if size > copied_bytes_max else bytes(frame), size, at_s, at_s))
         at += size + SIZE_PREFIX.size
     return frames

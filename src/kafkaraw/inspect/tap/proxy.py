@@ -78,6 +78,7 @@ class Tap:
         listen_tls: how to speak TLS with the clients; None for plain TCP.
         faults: faults to inject; None makes an empty plan, see `faults`.
         kept_bytes: how much of each frame an `Exchange` keeps.
+        kept_record_bytes: the same of large frames with records. With less, large frames cost less CPU time.
 
     Attributes:
         topic_names: names of topics by id, as answers have said them so far.
@@ -98,6 +99,7 @@ class Tap:
         listen_tls: ssl.SSLContext | None = None,
         faults: Faults | None = None,
         kept_bytes: int = KEPT_BYTES,
+        kept_record_bytes: int = KEPT_BYTES,
     ) -> None:
         self._servers = list(parse_addresses(bootstrap_servers))
         self._ports = PortRange.parse(listen)
@@ -106,6 +108,7 @@ class Tap:
         self._listen_tls = listen_tls
         self._faults = faults
         self._kept_bytes = kept_bytes
+        self._kept_record_bytes = kept_record_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._bootstrap: Gate | None = None
@@ -385,6 +388,16 @@ class Tap:
         return KEPT_HELD_BYTES if self._savings else self._kept_bytes
 
     @property
+    def is_saving(self) -> bool:
+        """Whether what passes is written to a file."""
+        return bool(self._savings)
+
+    @property
+    def kept_record_bytes(self) -> int:
+        """How much of a large frame with records is kept beside its outline as it passes."""
+        return KEPT_HELD_BYTES if self._savings else self._kept_record_bytes
+
+    @property
     def pending_max(self) -> int:
         """How many requests of a connection may wait for an answer before the oldest is given up."""
         return min(max(PENDING_TOTAL_MAX // max(len(self._passages), 1), PENDING_MIN), PENDING_MAX)
@@ -399,11 +412,12 @@ class Tap:
         """Take a request that has come; passages call this."""
         for saving in self._savings:
             saving.asked(exchange)
-        if self._faults is None:  # which are set after that still see the whole request
-            if self._pending_bytes > PENDING_BYTES_MAX:
-                exchange.shorten(min(self._kept_bytes, KEPT_BYTES_MIN))
-            else:
-                exchange.trim(self._kept_bytes)
+        if self._faults is not None:  # which are set after that still see the whole request
+            exchange.trim(exchange.request_bytes)
+        elif self._pending_bytes > PENDING_BYTES_MAX:
+            exchange.shorten(min(self._kept_bytes, KEPT_BYTES_MIN))
+        else:
+            exchange.trim(self._kept_bytes, self._kept_record_bytes)
         self._pending[exchange] = size = exchange.memory_bytes
         self._pending_bytes += size
 
@@ -412,7 +426,7 @@ class Tap:
         self._pending_bytes -= self._pending.pop(exchange, 0)
         for saving in self._savings:
             saving.answered(exchange)
-        exchange.trim(self._kept_bytes)
+        exchange.trim(self._kept_bytes, self._kept_record_bytes)
         if not self._observers:
             return
         size = exchange.memory_bytes

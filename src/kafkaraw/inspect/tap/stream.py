@@ -21,7 +21,11 @@ from kafkaraw.light_classes import NamedTuple
 from kafkaraw.protocol.buffers import Memory, SpareBuffers
 from kafkaraw.protocol.frames import SIZE_PREFIX
 
-ENTRANCE_BYTES: Final = 1 << 16
+FIRST_BYTES: Final = 1 << 16
+"""So much is read at once between frames; and of a long frame that is kept whole, so much memory is taken first."""
+ENTRANCE_BYTES: Final = 1 << 18
+"""The same if the last frames were large: several of them. A thousand small ones would keep other connections back."""
+LARGE_BYTES: Final = 1 << 14
 PIECE_BYTES: Final = 1 << 19
 """Of a long frame so much is read at once: to wake up for each 64 KiB costs more."""
 PIECES_BYTES_MAX: Final = 128 << 20
@@ -49,12 +53,13 @@ class Buffers:
         self.rest: memoryview = memoryview(bytearray(PIECE_BYTES))
         self.spares: SpareBuffers = SpareBuffers()
         self.kept_bytes: int = 0
-        self._pieces = self.rest
+        self._entrance, self._pieces = self.entrance, self.rest
 
     def share_among(self, connections: int) -> None:
-        """Read smaller pieces of long frames if there are many connections."""
-        share = PIECES_BYTES_MAX // max(connections, 1)
-        self.rest = self._pieces[: min(max(share, ENTRANCE_BYTES), PIECE_BYTES)]
+        """Read smaller pieces if there are many connections."""
+        share = max(PIECES_BYTES_MAX // max(connections, 1), FIRST_BYTES)
+        self.entrance = self._entrance[: min(share, ENTRANCE_BYTES)]
+        self.rest = self._pieces[: min(share, PIECE_BYTES)]
 
     @property
     def are_full(self) -> bool:
@@ -81,12 +86,15 @@ class Plan(NamedTuple):
 class Receiver(Protocol):
     """Decides what becomes of frames, and passes bytes on."""
 
-    def plan(self, beginning: memoryview, size: int) -> Plan:
-        """Return what becomes of a long frame of which the first bytes are there."""
+    def plan(self, beginning: memoryview, size: int, before: int) -> Plan:
+        """Return what becomes of a long frame of which the first bytes are there, behind `before` short ones."""
         ...
 
     def short_frames(self, data: memoryview, sizes: list[int], at_s: float) -> None:
-        """Take whole frames with their prefixes, which lie one after another, and pass them on."""
+        """Take whole frames with their prefixes, which lie one after another, and pass them on.
+
+        Bytes behind them are the beginning of a long frame, and are passed on as they are.
+        """
         ...
 
     def passing(self, data: memoryview) -> None:
@@ -121,10 +129,11 @@ class Stream:
         self._buffers = buffers
         self._mode = _Mode.SHORT
         self._is_first = True
+        self._entrance_bytes = FIRST_BYTES
         self._left = b""  # the beginning of a frame whose plan cannot be made yet
         self._began_s = 0.0
         # Of a long frame: the memory of one that is kept whole; the beginning and the held end of another one; its
-        # size, how many bytes were received, and how many of a whole one were passed on.
+        # size, how many bytes were received, and how many were passed on.
         self._memory: Memory | None = None
         self._beginning = bytearray()
         self._held = bytearray()
@@ -170,7 +179,7 @@ class Stream:
             return self._buffers.rest[: self._size - self._filled]
         if self._mode is _Mode.RAW:
             return self._buffers.rest
-        return self._buffers.entrance[len(self._left) :]
+        return self._buffers.entrance[len(self._left) : self._entrance_bytes]
 
     def received(self, count: int, at_s: float) -> None:
         """Take `count` bytes in the buffer that `get_buffer` returned.
@@ -210,30 +219,35 @@ class Stream:
                 break
             sizes.append(size)
             at += SIZE_PREFIX.size + size
+        self._entrance_bytes = ENTRANCE_BYTES if at >= LARGE_BYTES * len(sizes) else FIRST_BYTES
         self._left = b""
-        if sizes:
-            self._receiver.short_frames(data[:at], sizes, at_s)
         rest = data[at:]
         if not reason and len(rest) >= SIZE_PREFIX.size + LOOKED_AT_BYTES:
-            self._begin(rest, at_s)
+            self._begin(data, at, sizes, at_s)
             return
+        if sizes:
+            self._receiver.short_frames(data[:at], sizes, at_s)
         self._left = bytes(rest)
         if reason:
             self._receiver.stranger(reason)
 
-    def _begin(self, data: memoryview, at_s: float) -> None:
-        """Begin with a frame that is not complete."""
-        body = data[SIZE_PREFIX.size :]
-        (size,) = SIZE_PREFIX.unpack_from(data)
-        self._began_s = at_s
-        plan = self._receiver.plan(body, size)
+    def _begin(self, data: memoryview, at: int, sizes: list[int], at_s: float) -> None:
+        """Begin with a frame that is not complete; what may be passed on of it leaves with the frames before it."""
+        body = data[at + SIZE_PREFIX.size :]
+        (size,) = SIZE_PREFIX.unpack_from(data, at)
+        plan = self._receiver.plan(body, size, len(sizes))
         keep_bytes = size if plan.hold_bytes >= size else min(plan.keep_bytes, size)
         if self._buffers.are_full and plan.hold_bytes < size:
             keep_bytes = min(keep_bytes, KEPT_BYTES_MIN)
-        self._plan = plan._replace(keep_bytes=keep_bytes, hold_bytes=min(plan.hold_bytes, size))
-        self._mode, self._size, self._filled, self._passed = _Mode.LONG, size, 0, 0
-        if self._plan.hold_bytes < size:
-            self._receiver.passing(data[: SIZE_PREFIX.size])
+        plan = plan._replace(keep_bytes=keep_bytes, hold_bytes=min(plan.hold_bytes, size))
+        passed = min(len(body), size - plan.hold_bytes)
+        end = at + SIZE_PREFIX.size + passed if plan.hold_bytes < size else at
+        if sizes:
+            self._receiver.short_frames(data[:end], sizes, at_s)
+        elif end > at:
+            self._receiver.passing(data[at:end])
+        self._began_s, self._plan = at_s, plan
+        self._mode, self._size, self._filled, self._passed = _Mode.LONG, size, 0, passed
         if not self._is_kept_whole:
             self._received_long(body, at_s)
             return
@@ -255,19 +269,18 @@ class Stream:
         before, self._filled = self._filled, self._filled + len(data)
         if plan.outline is not None:
             plan.outline.feed(data)
-        end = min(self._filled, self._size - plan.hold_bytes)
+        passed, end = self._passed, min(self._filled, self._size - plan.hold_bytes)
+        self._passed = max(passed, end)
         if self._is_kept_whole:
-            if end > self._passed:
-                passed, self._passed = self._passed, end
+            if end > passed:
                 self._receiver.passing(memoryview(self._memory or b"")[passed:end])
         else:
             is_kept = len(self._beginning) == before < plan.keep_bytes  # else a part of it is left out already
             if is_kept and not (self._buffers.are_full and before >= KEPT_BYTES_MIN):
                 self._beginning += data[: plan.keep_bytes - before]
-            passing = max(end - before, 0)
-            if passing:
-                self._receiver.passing(data[:passing])
-            self._held += data[passing:]
+            if end > passed:
+                self._receiver.passing(data[passed - before : end - before])
+            self._held += data[max(end - before, 0) :]
         self._count()
         if self._filled == self._size and self._mode is _Mode.LONG:
             self._finish(at_s)
@@ -304,7 +317,7 @@ class Stream:
         if old is not None and self._buffers.are_full and self._plan.hold_bytes < self._size:
             self._keep_no_more(old)
             return
-        capacity = min(self._size, max(ENTRANCE_BYTES, 4 * len(old or b"")))
+        capacity = min(self._size, max(FIRST_BYTES, 4 * len(old or b"")))
         larger = self._buffers.spares.make(capacity)
         if old is not None:
             larger[: self._filled] = memoryview(old)[: self._filled]

@@ -42,9 +42,11 @@ class Latencies:
 
     def add(self, seconds: float) -> None:
         """Count a duration."""
-        self._buckets[int(math.log(max(seconds, _LEAST_S) / _LEAST_S) / _BUCKET)] += 1
+        bucket = int(math.log(seconds / _LEAST_S) / _BUCKET) if seconds > _LEAST_S else 0
+        self._buckets[bucket] += 1
         self.count += 1
-        self.max_s = max(self.max_s, seconds)
+        if seconds > self.max_s:
+            self.max_s = seconds
 
     def percentile(self, percent: float) -> float:
         """Return the duration that this share of all does not exceed, in seconds, exact to 5 %; 0 of none."""
@@ -85,7 +87,8 @@ class Use:
         self.response_bytes += exchange.response_bytes
         if exchange.latency_s is not None:
             self.latencies.add(exchange.latency_s)
-        self.errors.update(error.code for error in exchange.errors)
+        if exchange.errors:
+            self.errors.update(error.code for error in exchange.errors)
 
 
 class _ClientFacts:
@@ -187,8 +190,14 @@ class Summary:
         api = exchange.api.name if exchange.api is not None else exchange.name
         if exchange.kind is not ExchangeKind.REQUEST:
             api = exchange.name
-        self._uses.setdefault((client, api), Use()).add(exchange)
-        self._clients.setdefault(client, _ClientFacts()).add(exchange)
+        use = self._uses.get((client, api))
+        if use is None:
+            use = self._uses[client, api] = Use()
+        use.add(exchange)
+        facts = self._clients.get(client)
+        if facts is None:
+            facts = self._clients[client] = _ClientFacts()
+        facts.add(exchange)
         for error in exchange.errors:
             if error.code not in ORDINARY_CODES and len(self._first_error) < CLIENTS_MAX:
                 about = ", ".join(map(name_text, (*exchange.topics, *exchange.subjects.groups)[:3]))
@@ -257,12 +266,7 @@ class Summary:
                     "requests": use.requests,
                     "request_bytes": use.request_bytes,
                     "response_bytes": use.response_bytes,
-                    "latency_ms": {
-                        **{
-                            f"p{percent}": round(use.latencies.percentile(percent) * 1000, 3) for percent in PERCENTILES
-                        },
-                        "max": round(use.latencies.max_s * 1000, 3),
-                    },
+                    "latency_ms": use.latencies.in_ms(),
                     "errors": {error_name(code): count for code, count in use.errors.items()},
                 }
                 for (client, api), use in self._uses.items()
