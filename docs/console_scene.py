@@ -25,7 +25,7 @@ from kafkaraw.console.settings import CLIENT_ID
 from kafkaraw.errors import KafkaError
 from kafkaraw.inspect import Tap, add_rule
 
-_READY_S: Final = 120.0
+_READY_S: Final = 300.0
 _CUSTOMERS: Final = ("ada", "bob", "eve", None)
 
 
@@ -75,7 +75,8 @@ def set_faults(plan: Faults) -> None:
 
 def _kafkaraw(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "kafkaraw", *arguments]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (cwd / "said.log").open("ab") as said:
+        return subprocess.Popen(command, cwd=cwd, stdout=said, stderr=said)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -89,7 +90,8 @@ def _wait_for_rows(status: Path) -> None:
         if status.exists() and sum(each["batches"] for each in json.loads(status.read_text())["flows"]) > 6:
             return
         time.sleep(0.5)
-    raise TimeoutError(f"{status}: the pipeline has read nothing for {_READY_S:g} s")
+    said = (status.parents[1] / "said.log").read_text()[-2_000:]
+    raise TimeoutError(f"{status}: the pipeline has read nothing for {_READY_S:g} s; it says:\n{said}")
 
 
 def _fill(servers: str, topic: str, ended: threading.Event) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin import NewPartitions as NewPartitions
     from kafkaraw.client.admin import NewTopic as NewTopic
     from kafkaraw.client.admin import OffsetSpec as OffsetSpec
+    from kafkaraw.client.admin import OpenTransaction as OpenTransaction
     from kafkaraw.client.admin import PartitionReassignment as PartitionReassignment
     from kafkaraw.client.admin import ProducerState as ProducerState
     from kafkaraw.client.admin import QuorumReplica as QuorumReplica
@@ -173,6 +174,7 @@ _HOMES = {
         "ReplicaLogDir",
         "ProducerState",
         "OffsetSpec",
+        "OpenTransaction",
         "TransactionListing",
         "ReplicaInfo",
         "ResourcePattern",

@@ -18,6 +18,17 @@ from tests.console.browsing import path_of_browser, why_not
 from tests.console.running import HOSTILE_TEXTS
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+HOSTILE_BYTES = (
+    "\u202egnp.exe\u2066\u200b\r\n\x1b[31m".encode(),
+    b"x" * 900_000,
+    b'{"a":' * 100_000,
+    b"[" + b"[]," * 200_000 + b"[]]",
+    b"\x91" * 50_000,
+    b"\xdd\x00\x0f\xff\xff" + b"\x80" * 0xFFFF,
+    b"\xff\xfe\x00<script>alert(1)</script>",
+    b"\x00\x00\x00\x00\x07<script>alert(1)</script>",
+    b'{"</script><script>alert(1)</script>": {"__proto__": 1}}',
+)
 ACCESSIBLE = (
     "/",
     "/topics",
@@ -58,6 +69,8 @@ def address(servers: str, writing: httpx.Client) -> str:
             producer.send("orders", json.dumps(value).encode(), b"k%d" % number)
         for text in HOSTILE_TEXTS:
             producer.send("hostile", text.encode(), text.encode(), headers=[(text, text.encode())])
+        for data in HOSTILE_BYTES:
+            producer.send("hostile", data, data[:100], headers=[(data[:300].decode("latin-1"), data[:5_000])])
         producer.flush()
         admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 10})
         admin.alter_group_offsets(HOSTILE_TEXTS[1], {TopicPartition("hostile", 0): 1})
@@ -164,8 +177,23 @@ def test_a_record_is_sent(page: Any, address: str) -> None:
 def test_a_phone_has_no_sideways_scrolling(browser: Any, address: str) -> None:
     context = browser.new_context(viewport={"width": 375, "height": 700})
     page = context.new_page()
-    for path in ACCESSIBLE:
+    for path in (*ACCESSIBLE, "/topics/hostile/messages", "/topics/hostile/record?partition=0&offset=6"):
         page.goto(address + path)
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 375, (path, width)
     context.close()
+
+
+@pytest.mark.parametrize("form", ["auto", "msgpack", "hex"])
+def test_hostile_records_are_shown_and_do_nothing(page: Any, address: str, form: str) -> None:
+    page.goto(f"{address}/topics/hostile/messages?format={form}")
+    count = len(HOSTILE_TEXTS) + len(HOSTILE_BYTES)
+    assert page.locator("#records tr").count() == count
+    assert "\u202e" not in page.content() and "\u2066" not in page.content()
+    for offset in range(count):
+        page.goto(f"{address}/topics/hostile/record?partition=0&offset={offset}&format={form}")
+        page.get_by_role("heading", name="Value").wait_for()
+        assert page.evaluate("Object.prototype[1]") is None
+    page.goto(f"{address}/topics/hostile/messages?q=alert(1)")
+    page.get_by_text(re.compile("found in .* in ")).wait_for()
+    assert page.locator("#records tr").count() > 3

@@ -105,6 +105,49 @@ def test_plain_text_does_not_find_what_is_masked() -> None:
     assert matches("ada", value, masks)
 
 
+FRAMED = b"\x00\x00\x00\x00\x07\x0ehunter2"
+PACKED = b"\x82\xa8password\xa7hunter2\xa4user\xa3ada"
+
+
+@pytest.mark.parametrize(
+    "value", [FRAMED, PACKED, b"\x0a\x07hunter2", b"\xff hunter2", json.dumps('{"password": "hunter2"}')]
+)
+@pytest.mark.parametrize("text", ["hunter2", "value: hunter2", "value = hunter2", "$ ~ hunter2"])
+def test_no_format_lets_a_search_find_what_is_masked(text: str, value: str | bytes) -> None:
+    data = value if isinstance(value, bytes) else value.encode()
+    assert not matches(text, data, frozenset({"password"}))
+    assert not matches(text.replace("value", "key"), b"", frozenset({"password"}), key=data)
+    assert not matches(text, b"", frozenset({"password"}), headers=(("h", data),))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '$[*] = "hunter2"',
+        "$[*] ~ hunter",
+        "$.login[*] = hunter2",
+        "$[*][*] = hunter2",
+        "$.note ~ hunter2",
+        "$.inner ~ hunter2",
+    ],
+)
+def test_a_path_does_not_reach_what_is_masked(text: str) -> None:
+    value = {
+        "password": "hunter2",
+        "login": {"password": "hunter2"},
+        "note": "password: hunter2",
+        "inner": json.dumps({"password": "hunter2"}),
+    }
+    assert matches(text, value)
+    assert not matches(text, value, frozenset({"password"}))
+
+
+def test_what_differs_from_a_masked_field_is_not_told() -> None:
+    masks = frozenset({"password"})
+    for guess in ("hunter2", "other"):
+        assert matches(f"$[*] != {guess}", {"password": "hunter2"}, masks)
+
+
 @pytest.mark.parametrize(
     "value", [b"", b"\xff\xfe", b"[" * 100_000, b"1" * 5_000, b'{"user":' * 300 + b"1" + b"}" * 300]
 )

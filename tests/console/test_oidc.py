@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -86,7 +88,12 @@ def test_a_user_of_the_provider_logs_in_and_out(servers: str, issuer: str) -> No
         assert page.status_code == 200 and "ada" in page.text and "Log out" in page.text
         assert post(client, "/c/test/topics", name="by-ada").status_code == 303
         session = client.cookies[SESSION_COOKIE]
-        assert client.post("/logout").headers["location"] == "/signed-out"
+        page = client.post("/logout")
+        assert page.status_code == 200 and "You are logged out of the console" in page.text
+        link = re.search(r'href="(http[^"]+)"', page.text)
+        assert link is not None
+        at_provider = httpx.get(html.unescape(link[1]), trust_env=False)
+        assert at_provider.status_code == 200 and "End Session" in at_provider.text, at_provider.text
         assert "logged out" in client.get("/signed-out").text
         client.cookies.set(SESSION_COOKIE, session)
         assert client.get("/c/test/topics", headers=HTML).status_code == 302, "the session has ended on the server"
@@ -121,7 +128,13 @@ def test_a_login_belongs_to_the_browser_that_began_it(servers: str, issuer: str)
         assert client.get(f"{back.path}?{back.query}").status_code == 403, "a code is used once"
 
 
-@pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:1"])
+@pytest.mark.parametrize(
+    "to",
+    [
+        "https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:1", "/\t/evil.example", "//[",
+        "/\n/[", "///evil.example", "\\\\evil.example", " //evil.example", "/" + "x" * 3_000,
+    ],
+)  # fmt: skip
 def test_a_login_leads_to_pages_of_the_console_only(servers: str, issuer: str, to: str) -> None:
     with running(servers, oidc=settings(issuer)) as client:
         to_provider = client.get("/login", params={"to": to}).headers["location"]
@@ -154,6 +167,7 @@ class Provider:
         self.keys = [self.key]
         self.claims: dict[str, Any] = {}
         self.asked: list[dict[str, list[str]]] = []
+        self.more: dict[str, str] = {}
         self.sign: Callable[[dict[str, Any]], str] = lambda claims: jwt.encode(
             {"alg": "RS256", "kid": "1"}, claims, self.key
         )
@@ -172,6 +186,7 @@ class Provider:
                             "token_endpoint": f"{url}/token",
                             "jwks_uri": f"{url}/jwks",
                             "id_token_signing_alg_values_supported": ["RS256", "HS256", "none", "ES256"],
+                            **provider.more,
                         }
                     )
 
@@ -226,6 +241,51 @@ def test_tokens_that_are_not_for_this_login_are_refused(servers: str) -> None:
             assert SESSION_COOKIE not in client.cookies
         assert provider.log_in(client).status_code == 302
         assert "code_verifier" in provider.asked[-1] and LOGIN_COOKIE in client.cookies
+
+
+def test_a_session_is_new_with_each_login_and_ends_with_the_next_one(servers: str) -> None:
+    with wrong_provider() as provider, running(servers, oidc=settings(provider.issuer)) as client:
+        sessions = ["planted"]
+        client.cookies.set(SESSION_COOKIE, sessions[0])
+        for _ in range(2):
+            answer = provider.log_in(client)
+            cookie = next(each for each in answer.headers.get_list("set-cookie") if SESSION_COOKIE in each)
+            sessions.append(cookie.partition(";")[0].partition("=")[2])
+            client.cookies.clear()
+            client.cookies.set(SESSION_COOKIE, sessions[-1])
+            assert client.get("/c/test/topics", headers=HTML).status_code == 200
+        assert len(set(sessions)) == 3
+        for ended in sessions[:2]:
+            client.cookies.set(SESSION_COOKIE, ended)
+            assert client.get("/c/test/topics", headers=HTML).status_code == 302
+
+
+def test_a_token_or_answer_is_used_once(servers: str) -> None:
+    with wrong_provider() as provider, running(servers, oidc=settings(provider.issuer)) as client:
+        first = parse_qs(urlsplit(client.get("/login").headers["location"]).query)
+        assert provider.log_in(client).status_code == 302
+        replayed = dict(provider.claims)
+        provider.claims = replayed  # the nonce of the login before
+        answer = client.get("/login/callback", params={"code": "c", "state": first["state"][0]})
+        assert answer.status_code == 403 and "ID token is not valid" in answer.text
+        again = client.get("/login/callback", params={"code": "c", "state": first["state"][0]})
+        assert again.status_code == 403 and "not begun here" in again.text
+
+
+def test_the_end_of_a_session_at_the_provider_is_offered_where_it_says_how(servers: str) -> None:
+    for endpoint in ("", "javascript:alert(1)"):
+        with wrong_provider() as provider, running(servers, oidc=settings(provider.issuer)) as client:
+            provider.more = {"end_session_endpoint": endpoint}
+            assert provider.log_in(client).status_code == 302
+            assert client.post("/logout").headers["location"] == "/signed-out"
+    with wrong_provider() as provider, running(servers, oidc=settings(provider.issuer)) as client:
+        provider.more = {"end_session_endpoint": f'{provider.issuer}/end?a="><b>'}
+        assert provider.log_in(client).status_code == 302
+        page = client.post("/logout", headers={"sec-fetch-site": "cross-site"})
+        assert page.status_code == 403, "another site logs nobody out"
+        page = client.post("/logout")
+        assert f"{provider.issuer}/end?a=&quot;&gt;&lt;b&gt;&amp;id_token_hint=" in page.text
+        assert client.get("/c/test/topics", headers=HTML).status_code == 302
 
 
 def encoded(part: dict[str, Any]) -> str:

@@ -23,7 +23,8 @@ from kafkaraw import (
     TopicPartition,
 )
 from kafkaraw.broker import EmbeddedBroker
-from kafkaraw.console.groups import PartitionLag, sentences
+from kafkaraw.console.groups import sentences
+from kafkaraw.monitoring import GroupPartitionStatus
 from kafkaraw.schemas import EmbeddedRegistry, Registry, Schema, SchemaType
 from tests.console.running import HOSTILE_TEXTS, events, post, running
 from tests.waiting import wait_until
@@ -235,7 +236,11 @@ def test_sentences_name_the_causes() -> None:
         state = "Stable"
         group_type = "consumer"
 
-    rows = [PartitionLag(TopicPartition("t", number), 5, 5 + lag, lag, "m") for number, lag in enumerate((90, 1, 0))]
+    member: Any = object()
+    rows = [
+        GroupPartitionStatus("t", number, 5, 5 + lag, lag, None, None, 0, member)
+        for number, lag in enumerate((90, 1, 0))
+    ]
     said = " ".join(text for _, text in sentences(Group(), rows, (10.0, 4.0)))  # type: ignore[arg-type]
     assert "98 % of the lag is in t [0]" in said and "the lag grows" in said
     said = " ".join(text for _, text in sentences(Group(), rows, (1.0, 92.0)))  # type: ignore[arg-type]

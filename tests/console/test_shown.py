@@ -56,6 +56,13 @@ def test_huge_and_deep_values_are_shown_in_bounded_size(form: str, data: bytes) 
         b"<password>hunter2</password>",
         b'\xff{"password": "hunter2"}',
         b'\x00\x00\x00\x00\x01{"password": "hunter2"}',
+        b"\x00\x00\x00\x00\x01\x0ehunter2",
+        b"\x0a\x07hunter2",
+        b"\x81\xa8password\xa7hunter2",
+        b"\x81\xa8password\xa7hunter2 cut",
+        b'"{\\"password\\": \\"hunter2\\"}"',
+        b'{"inner": "{\\"password\\": \\"hunter2\\"}"}',
+        b'{"note": "Password = hunter2"}',
     ],
 )
 def test_masked_fields_are_shown_in_no_form(form: str, data: bytes) -> None:
@@ -66,9 +73,22 @@ def test_masked_fields_are_shown_in_no_form(form: str, data: bytes) -> None:
         assert MASK in text
 
 
+def test_large_values_are_parsed_on_their_own_page() -> None:
+    data = b'{"a": "' + b"\xc3\xa9" * 50_000 + b'"}'
+    found = shown(data)
+    assert (found.kind, found.text[:9], found.is_cut) == ("json", '{"a": "éé', True)
+    assert shown(data, is_whole=True).text.startswith('{\n  "a": "éé')
+    assert shown(b'{"password": "hunter2", "a": "' + b"x" * 100_000 + b'"}', masks=MASKS).text.startswith(
+        '{"password": "•'
+    )
+    assert shown(b"\xff" * 100_000).kind == "hex" and shown(b"\x91" * 100_000).kind == "hex"
+
+
 def test_masked_headers_are_not_shown() -> None:
     decoder = Decoder("auto", MASKS, None)
     assert decoder.header("Password", b"hunter2").text == MASK
+    for data in (b"\x00\x00\x00\x00\x01\x0ehunter2", b"\x0a\x07hunter2", b"\xffhunter2", b"password hunter2"):
+        assert decoder.header("other", data).text == MASK
     assert decoder.header("other", b'{"password": "hunter2"}').text == json.dumps(
         {"password": MASK}, ensure_ascii=False
     )

@@ -8,7 +8,7 @@ from kafkaraw import GroupState, GroupType, TopicAuthorizationError, TopicPartit
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.core.cluster import BrokerNode
 from kafkaraw.errors import ClusterAuthorizationError, NetworkError, Stage
-from kafkaraw.monitoring import ClusterStatus, Missing, Severity, Snapshot, Timeline, problems_of
+from kafkaraw.monitoring import ClusterStatus, LagHistory, LagSample, Missing, Severity, Snapshot, Timeline, problems_of
 from kafkaraw.monitoring.timeline import LAGS_MAX
 from tests.monitoring.snapshots import NODE, directory, group, member, partition, snapshot, topic
 
@@ -88,7 +88,7 @@ def test_a_trend_is_that_of_the_last_minute_in_bounded_memory() -> None:
     for second in range(0, 1000, 2):
         committed = 0 if second < 500 else (second - 500) * 10
         timeline.add(snapshot(second * 1000, {A0: 10_000}, groups=[group("g", {A0: committed})]))
-    assert all(len(each) <= LAGS_MAX for each in timeline._lags.values())
+    assert all(len(each.samples) <= LAGS_MAX for each in timeline._lags.values())
     status = timeline.status()
     assert status is not None
     found = status.group("g")
@@ -285,3 +285,17 @@ def test_a_level_of_metadata_version_is_shown_as_the_release(level: int | None, 
 def test_brokers_are_in_the_order_of_their_ids() -> None:
     nodes = [BrokerNode(number, "host", 9092) for number in (10, 9, 100)]
     assert [each.node_id for each in after(snapshot(0, {}, brokers=nodes)).brokers] == [9, 10, 100]
+
+
+def test_rates_of_a_group_are_those_of_its_window() -> None:
+    history = LagHistory(5, 60_000)
+    assert (history.lag_per_s, history.consumed_per_s, history.written_per_s) == (None, None, None)
+    history.add(LagSample(0, 100, 0))
+    assert history.written_per_s is None
+    history.add(LagSample(10_000, 50, 100))
+    assert (history.lag_per_s, history.consumed_per_s, history.written_per_s) == (-5.0, 10.0, 5.0)
+    history.add(LagSample(100_000, 50, 100))  # the window has no other sample: the last two count
+    assert (history.lag_per_s, history.consumed_per_s, history.written_per_s) == (0.0, 0.0, 0.0)
+    for second in range(101, 120):
+        history.add(LagSample(second * 1_000, 50, 100 + second))
+    assert len(history.samples) == 5

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from kafkaraw import readable
 from kafkaraw.monitoring import (
     BrokerStatus,
     ClusterStatus,
@@ -28,8 +29,6 @@ SortKey: TypeAlias = Any
 
 UNKNOWN: Final = "-"
 _MINUTE_S: Final = 60
-_HOUR_S: Final = 3600
-_DAY_S: Final = 86_400
 _EXACT_BELOW: Final = 10_000_000
 _STEPS: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -67,13 +66,7 @@ def duration_text(seconds: float | None) -> str:
     """Return a time with its largest unit, such as 45s, 12min or 3.5d."""
     if seconds is None:
         return UNKNOWN
-    if seconds < _MINUTE_S:
-        return f"{seconds:.0f}s"
-    for unit_s, unit, below in ((_MINUTE_S, "min", _HOUR_S), (_HOUR_S, "h", _DAY_S), (_DAY_S, "d", float("inf"))):
-        if seconds < below:
-            number = seconds / unit_s
-            return f"{number:.1f}{unit}" if number < 10 else f"{number:.0f}{unit}"
-    raise AssertionError("the last unit has no limit")
+    return readable.duration_text(round(seconds) if seconds < _MINUTE_S else seconds).replace(" ", "")
 
 
 def time_lag_text(lag: TimeLag | None) -> str:

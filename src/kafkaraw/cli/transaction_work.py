@@ -1,14 +1,12 @@
 """The work of `kafkaraw transactions abort` and `find-hanging`.
 
-A transaction hangs if a partition has it open, but the coordinator of its transactional id does not: it will never
-write the marker that ends it. Start at `hanging`. Source: KIP-664; Kafka's TransactionsCommand.
+Start at `show_hanging`. Source: KIP-664; Kafka's TransactionsCommand.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import click
 
@@ -16,26 +14,10 @@ from kafkaraw.cli.changes import Change, count_of
 from kafkaraw.cli.clients import Cluster
 from kafkaraw.cli.rendering import Row, show, time_text
 from kafkaraw.cli.topic_tables import partitions_chosen, topics_described
-from kafkaraw.client.admin.producers import ProducerState
-from kafkaraw.client.admin.transactions import TransactionDescription
+from kafkaraw.client.admin.producers import OpenTransaction
 from kafkaraw.client.blocking.admin import Admin
 from kafkaraw.errors import UsageError
 from kafkaraw.records import TopicPartition
-
-
-@dataclass(frozen=True)
-class OpenTransaction:
-    """A transaction that a partition has open.
-
-    Attributes:
-        partition: the partition.
-        producer: the producer's state there.
-        transactional_id: None if no coordinator has the producer id.
-    """
-
-    partition: TopicPartition
-    producer: ProducerState
-    transactional_id: str | None = None
 
 
 def fence(cluster: Cluster, ids: Sequence[str], change: Change, output: str) -> None:
@@ -71,7 +53,9 @@ def abort_hanging(cluster: Cluster, topic: str, partition: int, start_offset: in
     """
     with cluster.admin() as admin:
         (key,) = partitions_chosen(admin, [f"{topic}:{partition}"])
-        opened = [one for one in _open_in(admin, [key]) if one.producer.transaction_start_offset == start_offset]
+        opened = [
+            one for one in admin.list_open_transactions([key]) if one.producer.transaction_start_offset == start_offset
+        ]
         if not opened:
             raise UsageError(
                 f"no open transaction begins at offset {start_offset} of {topic} [{partition}]; see: "
@@ -93,29 +77,10 @@ def show_hanging(cluster: Cluster, texts: Sequence[str], broker: int | None, lon
     with cluster.admin() as admin:
         chosen = _partitions(admin, texts, broker)
         before_ms = time.time_ns() // 1_000_000 - longer_than_ms
-        old = [one for one in _open_in(admin, chosen) if one.producer.last_timestamp_ms <= before_ms]
-        found = hanging(old, _at_coordinators(admin, old))
+        found = [one for one in admin.list_open_transactions(chosen, before_ms=before_ms) if one.is_hanging]
     show([_row(one) for one in found], output)
     if not found:
         click.echo(f"No hanging transaction in {count_of(len(chosen), 'partition')}.", err=True)
-
-
-def hanging(
-    opened: Iterable[OpenTransaction], known: Mapping[int, Sequence[TransactionDescription]]
-) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator will end.
-
-    Args:
-        opened: open transactions of partitions.
-        known: by producer id, what the coordinators have.
-    """
-    found = []
-    for one in opened:
-        described = known.get(one.producer.producer_id, ())
-        if not any(one.partition in each.partitions for each in described):
-            name = described[0].transactional_id if described else None
-            found.append(OpenTransaction(one.partition, one.producer, name))
-    return found
 
 
 def _partitions(admin: Admin, texts: Sequence[str], broker: int | None) -> list[TopicPartition]:
@@ -129,26 +94,6 @@ def _partitions(admin: Admin, texts: Sequence[str], broker: int | None) -> list[
     return [
         key for key in chosen if views[key].leader_id >= 0 and (broker is None or broker in views[key].replica_nodes)
     ]
-
-
-def _open_in(admin: Admin, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
-    found = admin.describe_producers(partitions) if partitions else {}
-    return [
-        OpenTransaction(key, one)
-        for key, producers in found.items()
-        for one in producers
-        if one.transaction_start_offset is not None
-    ]
-
-
-def _at_coordinators(admin: Admin, opened: Sequence[OpenTransaction]) -> dict[int, list[TransactionDescription]]:
-    ids = sorted({one.producer.producer_id for one in opened})
-    listed = admin.list_transactions(producer_ids=ids) if ids else []
-    described = admin.describe_transactions([one.transactional_id for one in listed]) if listed else {}
-    found: dict[int, list[TransactionDescription]] = {}
-    for one in listed:
-        found.setdefault(one.producer_id, []).append(described[one.transactional_id])
-    return found
 
 
 def _row(one: OpenTransaction) -> Row:

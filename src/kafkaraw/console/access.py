@@ -15,6 +15,7 @@ import hmac
 import ipaddress
 import logging
 import secrets
+from collections import Counter
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -32,7 +33,8 @@ TOKEN_FIELD: Final = "token"
 BODY_MAX_BYTES: Final = 4 << 20
 _UNAUTHORIZED: Final = 401
 _WRONG_PASSWORD_S: Final = 0.5
-"""Guessing passwords takes long: this, and the number of connections is limited."""
+GUESSES_MAX: Final = 4
+"""Guessing takes long: so many wrong passwords of one user from one address wait, and others are not looked at."""
 _SAFE: Final = ("GET", "HEAD")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -64,9 +66,15 @@ class Access:
         self._settings = settings
         self._secret = secrets.token_bytes(32)
         self._passwords = {name: _digest(password) for name, password in settings.users.items()}
+        self._guesses: Counter[tuple[str, str]] = Counter()
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self._oidc = None if settings.oidc is None else Oidc(settings.oidc, settings.public_url)
         self._hosts = {*_LOCAL_NAMES, host.lower(), *(each.lower() for each in settings.allowed_hosts)}
+        if settings.public_url:
+            self._hosts.add((urlsplit(settings.public_url).hostname or "").lower())
+        self._cookie_ending = "; Path=/; HttpOnly; SameSite=Strict"
+        if settings.public_url.startswith("https:"):
+            self._cookie_ending += "; Secure"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -87,14 +95,31 @@ class Access:
                 if not request.url.path.startswith("/static/"):
                     headers.append((b"cache-control", b"no-store"))
                 if is_new and refusal is None:
-                    text = f"{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict"
-                    headers.append((b"set-cookie", text.encode()))
+                    headers.append((b"set-cookie", f"{COOKIE}={cookie}{self._cookie_ending}".encode()))
                 message["headers"] = [*message["headers"], *headers]
             await send(message)
 
-        if refusal is not None and refusal.status_code == _UNAUTHORIZED and "authorization" in request.headers:
-            await asyncio.sleep(_WRONG_PASSWORD_S)
+        guess = self._guess_of(request)
+        if refusal is not None and refusal.status_code == _UNAUTHORIZED and guess is not None:
+            await self._wait(guess)
         await (refusal or self._app)(scope, receive, with_headers)
+
+    async def _wait(self, guess: tuple[str, str]) -> None:
+        """Let a wrong password wait."""
+        self._guesses[guess] += 1
+        try:
+            await asyncio.sleep(_WRONG_PASSWORD_S)
+        finally:
+            self._guesses[guess] -= 1
+            if not self._guesses[guess]:
+                del self._guesses[guess]
+
+    def _guess_of(self, request: Request) -> tuple[str, str] | None:
+        """Return whose password is given, and where from; all users that do not exist are one; None if none is."""
+        if not self._passwords or "authorization" not in request.headers:
+            return None
+        user = _given(request)[0]
+        return request.client.host if request.client else "", user if user in self._passwords else ""
 
     def is_valid(self, request: Request, token: str) -> bool:
         """Return whether a form has the token of the page that it came from."""
@@ -107,19 +132,24 @@ class Access:
         """Return the answer to a request that is not let in; otherwise note the user."""
         request.scope.setdefault("state", {})["user"] = ""
         host = request.headers.get("host", "")
-        is_open = self._settings.has_login if self._oidc is None else bool(self._settings.public_url)
-        if not is_open and not self._is_known(request):
+        if not self._is_for_any_host and not self._is_known(request):
             text = (
                 f"This console answers to {', '.join(sorted(self._hosts))} only. Start it with --allowed-host {host!r}."
             )
             return PlainTextResponse(text, 421)
+        if not _is_asked_here(request):
+            return PlainTextResponse("This request comes from the page of another site, which may only link here.", 403)
         if self._settings.has_login:
+            guess = self._guess_of(request)
+            if guess is not None and self._guesses[guess] >= GUESSES_MAX:
+                text = "Too many wrong passwords are given at once: try again later."
+                return PlainTextResponse(text, 429, {"retry-after": "1"})
             user = self._user(request)
             if user is None:
                 return self._login(request)
             request.scope["state"]["user"] = user
         if request.method not in _SAFE and not _is_own_page(request, host):
-            log.warning("a request of another site was refused: %s %s", request.method, request.url.path)
+            log.warning("a request of another site was refused: %s %r", request.method, request.url.path)
             return PlainTextResponse("This request comes from the page of another site.", 403)
         return None
 
@@ -131,6 +161,17 @@ class Access:
         if request.url.path == LOGOUT and request.method == "POST":
             return self._oidc.logout(request) if _is_own_page(request, request.headers.get("host", "")) else None
         return await self._oidc.answer(request)
+
+    @property
+    def _is_for_any_host(self) -> bool:
+        """Whether names of hosts need not be known: a page of another site would have no login under its own name.
+
+        The header of a proxy is no such login where programs of this machine are the proxy: scripts can send it.
+        """
+        settings = self._settings
+        if self._oidc is not None:
+            return bool(settings.public_url)
+        return settings.has_login and not (settings.user_header is not None and settings.is_local)
 
     def _is_known(self, request: Request) -> bool:
         """Return whether a request names one of the console's hosts."""
@@ -154,16 +195,10 @@ class Access:
             user = request.headers.get(name)
             if user:
                 return user
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "basic" or not self._passwords:
-            return None
-        try:
-            user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
-        except ValueError:  # no Base64, or no UTF-8
-            return None
+        user, password = _given(request)
         expected = self._passwords.get(user, b"")
         is_right = hmac.compare_digest(expected, _digest(password))  # as long for users that do not exist
-        return user if colon and is_right else None
+        return user if is_right else None
 
     def _is_proxy(self, address: str) -> bool:
         try:
@@ -176,6 +211,27 @@ class Access:
 def _digest(password: str) -> bytes:
     """Return what is kept and compared; each request is checked, so that it must be quick."""
     return hmac.digest(_SALT, password.encode(), "sha256")
+
+
+def _given(request: Request) -> tuple[str, str]:
+    """Return the name and the password that a request gives; empty if it gives none."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        user, _, password = base64.b64decode(given, validate=True).decode().partition(":")
+    except ValueError:  # no Base64, or no UTF-8
+        return "", ""
+    return user, password
+
+
+def _is_asked_here(request: Request) -> bool:
+    """Return whether the console's pages or the reader ask for a page; other sites may link to it, not embed it.
+
+    What only reads can cost much: a query of another site's page would take the place of the reader's.
+    """
+    site = request.headers.get("sec-fetch-site", "none")
+    return site in ("same-origin", "none") or request.headers.get("sec-fetch-dest", "document") == "document"
 
 
 def _is_own_page(request: Request, host: str) -> bool:

@@ -130,7 +130,7 @@ class _Page:
         except KafkaError as error:
             return await self._failed(request, cluster, error)
         except Exception as error:
-            log.exception("page %s failed", request.url.path)
+            log.exception("page %r failed", request.url.path)
             text = f"the console failed: {type(error).__name__}; its log has the details"
             return await self._failed(request, cluster, InternalError(text))
 

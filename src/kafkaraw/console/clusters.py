@@ -42,12 +42,20 @@ class _Kept:
     Attributes:
         asked_at: when it was asked for, in seconds, monotonic.
         task: asks for it.
+        took_s: how long it took.
         before: the answer before it, while this one is on its way; done.
     """
 
     asked_at: float
     task: asyncio.Task[Any]
+    took_s: float = 0.0
     before: asyncio.Task[Any] | None = None
+
+    def ended(self, task: asyncio.Task[Any]) -> None:
+        """Note how long it took, and retrieve the exception, for which no page may wait any more."""
+        self.took_s = time.monotonic() - self.asked_at
+        if not task.cancelled():
+            task.exception()
 
     @property
     def has_failed(self) -> bool:
@@ -142,33 +150,50 @@ class ClusterConnection:
             key: names the question.
             seconds: how old the answer may be.
             ask: asks.
-            stale_s: an answer that is older by at most so much is returned, while a new one is asked for.
+            stale_s: an answer that is older by at most so much is returned, while a new one is asked for; what takes
+                long is asked for less often, so that it leaves time for pages.
         """
         now = time.monotonic()
         known = self._kept.get(key)
+        if stale_s and known is not None:
+            seconds = max(seconds, min(_ASKED_EACH * known.took_s, stale_s, _ASKED_MAX_S))
         if known is None or known.has_failed or (known.task.done() and now - known.asked_at > seconds):
-            if len(self._kept) > _KEPT_MAX:
-                self._kept.clear()
+            if len(self._kept) >= _KEPT_MAX:
+                self._forget_oldest()
             is_usable = known is not None and not known.has_failed and now - known.asked_at <= seconds + stale_s
             before = known.task if known is not None and is_usable else None
-            known = self._kept[key] = _Kept(now, asyncio.create_task(ask()), before)
-            known.task.add_done_callback(_retrieve)
+            known = self._kept[key] = _Kept(now, asyncio.create_task(ask()), before=before)
+            known.task.add_done_callback(known.ended)
         if stale_s and known.before is not None and not known.task.done():
             found: T = known.before.result()
             return found
         found = await asyncio.shield(known.task)
         return found
 
-    async def within(self, seconds: float, answer: Coroutine[Any, Any, T]) -> T | None:
-        """Return an answer, or None if it takes longer; it should be one that is kept, so that it comes later.
+    async def within(self, seconds: float, key: str, ask: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+        """Return an answer, or None if it takes longer: then it comes later.
 
         Args:
-            seconds: how long to wait.
-            answer: of `kept`.
+            seconds: how long to wait; with 0 nothing is asked for, and an answer that is there is returned.
+            key: of the answer.
+            ask: returns it, by `kept`.
         """
+        if not seconds:
+            known = self._kept.get(key)
+            if known is None or known.has_failed:
+                return None
+            task = known.task if known.task.done() else known.before
+            found: T | None = None if task is None else task.result()
+            return found
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(answer, seconds)
+            return await asyncio.wait_for(ask(), seconds)
         return None
+
+    def _forget_oldest(self) -> None:
+        """Forget the older half of the answers: each list that a reader has filtered is one."""
+        done = sorted((each.asked_at, key) for key, each in self._kept.items() if each.task.done())
+        for _, key in done[: _KEPT_MAX // 2]:
+            del self._kept[key]
 
     def forget(self) -> None:
         """Forget answers: something was changed."""
@@ -233,11 +258,9 @@ class _Aside:
         await asyncio.to_thread(self._thread.join, _STOP_S)
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve the exception of a question that no page waits for any more."""
-    if not task.cancelled():
-        task.exception()
-
-
 _STOP_S: Final = 3.0
-_KEPT_MAX: Final = 2_000
+_ASKED_EACH: Final = 20
+"""What may be stale is asked for again after so many times as long as it took."""
+_ASKED_MAX_S: Final = 15.0
+"""... and at most after this time."""
+_KEPT_MAX: Final = 200

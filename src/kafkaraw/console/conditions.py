@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkaraw.console.clusters import ClusterConnection
-from kafkaraw.console.queries import QUERY_MAX, SECONDS_MAX, limited
+from kafkaraw.console.queries import QUERY_MAX, SECONDS_MAX, check_patterns, limited
 from kafkaraw.console.searching import KEPT_MAX
 from kafkaraw.console.shown import visible
 from kafkaraw.console.site import Site
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PAUSE_S: Final = 0.2
 _POLL_S: Final = 0.5
 _READING_S: Final = 15.0
+_BYTES_MAX: Final = 64 << 20
 Render: TypeAlias = Callable[[Sequence[Record]], Awaitable[str]]
 
 
@@ -39,6 +40,7 @@ def query_of(topic: str, view: View) -> str:
     """
     if len(view.condition) > QUERY_MAX:
         raise UsageError(f"the condition has {len(view.condition):,} characters; at most {QUERY_MAX:,} are run")
+    check_patterns(view.condition)
     limits = []
     if view.partitions is not None:
         limits.append(f"partition IN ({', '.join(map(str, view.partitions))})")
@@ -166,10 +168,14 @@ async def records_at(cluster: ClusterConnection, topic: str, places: Sequence[tu
             consumer.assign([known[partition]])
             ends = (await consumer.end_offsets([known[partition]]))[known[partition]]
             left = sorted({offset for at, offset in places if at == partition and offset < ends})
-            while left and loop.time() < deadline:
+            while left and loop.time() < deadline and sum(map(_size, found.values())) < _BYTES_MAX:
                 consumer.seek(known[partition], left[0])
                 await _take(consumer, partition, left, found)
     return [found[place] for place in places if place in found]
+
+
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 async def _take(consumer: AsyncConsumer, partition: int, left: list[int], found: dict[tuple[int, int], Record]) -> None:

@@ -11,19 +11,21 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.conditions import records_at
-from kafkaraw.console.messages import browsed, view_of
+from kafkaraw.console.messages import LARGE_RECORD_BYTES, TURN_S, View, browsed, view_of
 from kafkaraw.console.packed import may_be_packed, unpacked
 from kafkaraw.console.searching import KEPT_MAX
 from kafkaraw.console.shown import Decoder, UnreadableJsonError, dumped, masked, parsed, time_text
 from kafkaraw.console.site import Site
+from kafkaraw.console.streams import SLOW_S
 from kafkaraw.errors import UsageError
 from kafkaraw.readable import text_or_base64
 from kafkaraw.records import Record
@@ -34,6 +36,7 @@ FORMS: Final = {
     "parquet": "application/vnd.apache.parquet",
     "raw": "application/zip",
 }
+_PIECE_BYTES: Final = 256 << 10
 _COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -41,14 +44,27 @@ _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 async def download(request: Request, site: Site, cluster: ClusterConnection) -> Response:
     """Return the records of a page, or those at some places, as a file."""
-    topic = request.path_params["topic"]
     form = request.query_params.get("as", "jsonl")
     if form not in FORMS:
         raise UsageError(f"as={form[:20]!r} must be one of {', '.join(FORMS)}")
     if form == "raw" and site.settings.masks:
         raise UsageError("fields are masked in this console, and bytes could show them")
-    places = request.query_params.get("at", "")
     view = view_of(request.query_params, site.settings.masks)
+    done = site.downloads.take()
+    try:
+        async with site.readings:
+            file = await _made(request, site, cluster, view)
+    except BaseException:
+        done()
+        raise
+    file.done = done
+    return file
+
+
+async def _made(request: Request, site: Site, cluster: ClusterConnection, view: View) -> _File:
+    """Return the file."""
+    topic, form = request.path_params["topic"], request.query_params.get("as", "jsonl")
+    places = request.query_params.get("at", "")
     if places:
         records = await records_at(cluster, topic, _places_in(places))
     else:
@@ -61,7 +77,11 @@ async def download(request: Request, site: Site, cluster: ClusterConnection) -> 
         return _file(name, bytes(only.value or b""), "application/octet-stream")
     if form == "raw":
         return _file(f"{name}.zip", _zip(records), FORMS[form])
-    entries = [await _entry(decoder, each) for each in records]
+    entries = []
+    for each in records:
+        entries.append(await _entry(decoder, each))
+        if len(each.value or b"") > LARGE_RECORD_BYTES:
+            await asyncio.sleep(TURN_S)
     if form == "csv":
         return _file(f"{name}.csv", _csv(entries), FORMS[form])
     if form == "parquet":
@@ -71,9 +91,35 @@ async def download(request: Request, site: Site, cluster: ClusterConnection) -> 
     return _file(f"{name}.jsonl", "".join(lines).encode("utf-8", "backslashreplace"), FORMS[form])
 
 
-def _file(name: str, data: bytes, media_type: str) -> Response:
+class _File(Response):
+    """A file, sent in pieces: a slow browser holds it only once.
+
+    Attributes:
+        done: called when it was sent, or the browser has gone.
+    """
+
+    done: Callable[[], None] = staticmethod(lambda: None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await self._send(send)
+        except TimeoutError:
+            pass  # the connection is closed, since a part is missing
+        finally:
+            self.done()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for start in range(0, len(self.body), _PIECE_BYTES):
+            piece = {"body": self.body[start : start + _PIECE_BYTES], "more_body": True}
+            await asyncio.wait_for(send({"type": "http.response.body", **piece}), SLOW_S)
+        await asyncio.wait_for(send({"type": "http.response.body", "body": b""}), SLOW_S)
+
+
+def _file(name: str, data: bytes, media_type: str) -> _File:
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(data, media_type=media_type, headers=headers)
+    return _File(data, media_type=media_type, headers=headers)
 
 
 def _places_in(text: str) -> list[tuple[int, int]]:

@@ -8,13 +8,15 @@ decodes few values. Must not do I/O. Start at `parse_filter`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaraw.console.shown import MASK, UnreadableJsonError, masked, parsed
+from kafkaraw.console.packed import may_be_packed, unpacked
+from kafkaraw.console.shown import MASK, UnreadableJsonError, hides, masked, parsed
 from kafkaraw.errors import UsageError
 
 TERMS_MAX: Final = 20
@@ -169,10 +171,15 @@ def _contains(text: str, masks: frozenset[str]) -> Callable[[bytes | None], bool
 
 def _seen(data: bytes, masks: frozenset[str]) -> bytes:
     """Return what a reader sees of bytes: a search must not find what is masked."""
+    found: Any = None
+    if may_be_packed(data):
+        with contextlib.suppress(ValueError):
+            found = unpacked(data)
     try:
-        return json.dumps(masked(parsed(data), masks), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        found = parsed(data) if found is None else found
     except UnreadableJsonError:
-        return MASK.encode() if b"{" in data or b":" in data or b"=" in data or b"<" in data else data
+        return MASK.encode() if hides(data, masks) else data
+    return json.dumps(masked(found, masks), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _plain_term(text: str, masks: frozenset[str]) -> Term:
@@ -233,12 +240,12 @@ def _path_term(path: str, operator: str, text: str, masks: frozenset[str]) -> Te
 
     def matches(record: Candidate) -> bool:
         try:
-            found = list(_at(record.value_json(), steps))
+            found = list(_at(masked(record.value_json(), masks), steps))
         except UnreadableJsonError:
             return False
         if operator == "!=":
             return bool(found) and all(map(test, found))
-        return any(test(masked(each, masks)) for each in found)
+        return any(map(test, found))
 
     return Term(matches, "value", _needed(steps, operator, wanted), decodes=True)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,8 +23,17 @@ from kafkaraw.console.messages import time_of
 from kafkaraw.console.reading import read_heads
 from kafkaraw.console.shown import duration_text, first, visible
 from kafkaraw.console.site import MissingError, Site, number_of, url
-from kafkaraw.console.topics import LIST_STALE_S, check_name, ends_of, is_of_part, numbers_s
+from kafkaraw.console.topics import LIST_STALE_S, check_name, ends_of, numbers_s, part_of
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.monitoring import (
+    GroupPartitionStatus,
+    GroupSnapshot,
+    LagHistory,
+    LagSample,
+    TimeLag,
+    members_of_group,
+    partitions_of_group,
+)
 from kafkaraw.records import TopicPartition
 
 PER_PAGE: Final = 50
@@ -34,10 +43,12 @@ _SAMPLED_FOR_S: Final = 900.0
 _SAMPLES_MAX: Final = 180
 _SAMPLED_MAX: Final = 50
 """Groups that are sampled at once; the one that was looked at first is given up."""
-_RATE_OVER_S: Final = 60.0
-_RATE_FROM_S: Final = 4.0
+_SAMPLES_APART_MS: Final = 4_000
+_RATE_OVER_MS: Final = 60_000
 _HEADS_MAX: Final = 50
 _OFFSET_MAX: Final = 2**63 - 1
+_PARTITION: Final = re.compile("[0-9]{1,9}")
+_OFFSET: Final = re.compile("[0-9]{1,18}")
 _PAGES_MAX: Final = 1_000_000
 _IDLE: Final = (GroupState.EMPTY, GroupState.DEAD)
 _CHART_WIDTH: Final = 600
@@ -50,68 +61,24 @@ _REBALANCING: Final = (
 )
 
 
-@dataclass(frozen=True)
-class PartitionLag:
-    """A partition of a group.
-
-    Attributes:
-        partition: topic and partition.
-        committed: the committed offset, of a share group the start offset; None if there is none.
-        end: the offset behind the last record; None if it is not known.
-        lag: records that are left; None if it is not known.
-        member: the client id of the member that owns it; empty if none does.
-        waits_s: how old the first record is that is left; None if it is not known.
-    """
-
-    partition: TopicPartition
-    committed: int | None
-    end: int | None
-    lag: int | None
-    member: str
-    waits_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Sums over all partitions of a group at a time.
-
-    Attributes:
-        time: in seconds, monotonic.
-        committed: of committed offsets.
-        end: of end offsets.
-        lag: of records that are left.
-    """
-
-    time: float
-    committed: int
-    end: int
-    lag: int
-
-
 @dataclass
 class History:
     """Samples of one group.
 
     Attributes:
-        samples: the oldest one first.
+        lags: the samples.
         seen_at: when the page was looked at.
         task: takes samples.
     """
 
-    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_SAMPLES_MAX))
+    lags: LagHistory = field(default_factory=lambda: LagHistory(_SAMPLES_MAX, _RATE_OVER_MS))
     seen_at: float = 0.0
     task: asyncio.Task[None] | None = None
 
     def rates(self) -> tuple[float, float] | None:
         """Return records per second that arrive and that are committed; None before there are samples."""
-        if not self.samples:
-            return None
-        last = self.samples[-1]
-        old = next((each for each in self.samples if last.time - each.time <= _RATE_OVER_S), last)
-        elapsed = last.time - old.time
-        if elapsed < _RATE_FROM_S:
-            return None
-        return max(last.end - old.end, 0) / elapsed, max(last.committed - old.committed, 0) / elapsed
+        written, consumed = self.lags.written_per_s, self.lags.consumed_per_s
+        return None if written is None or consumed is None else (written, consumed)
 
 
 async def listed(cluster: ClusterConnection, *, stale_s: float = 0.0) -> list[GroupListing]:
@@ -126,15 +93,18 @@ async def listed(cluster: ClusterConnection, *, stale_s: float = 0.0) -> list[Gr
 async def groups(request: Request, site: Site, cluster: ClusterConnection) -> Response:
     """Show the list of groups."""
     words = request.query_params.get("q", "").lower().split()
-    is_part, began = is_of_part(request), time.monotonic()
-    stale_s = LIST_STALE_S if is_part else 0.0
+    part, began = part_of(request), time.monotonic()
+    stale_s = LIST_STALE_S if part else 0.0
     every = await listed(cluster, stale_s=stale_s)
     found = [each for each in every if all(word in each.group_id.lower() for word in words)]
     page = number_of(request.query_params, "page", 1, _PAGES_MAX) or 1
     chosen = found[(page - 1) * PER_PAGE : page * PER_PAGE]
     key = "lags " + "\0".join(each.group_id for each in chosen)
-    asked = cluster.kept(key, _LIST_S, lambda: _lags(cluster, chosen), stale_s=stale_s)
-    known = await cluster.within(numbers_s(began, is_part=is_part), asked)
+    known = await cluster.within(
+        numbers_s(began, part, len(every)),
+        key,
+        lambda: cluster.kept(key, _LIST_S, lambda: _lags(cluster, chosen), stale_s=stale_s),
+    )
     lags = known or {}
     rows = [
         {
@@ -183,62 +153,52 @@ async def described(cluster: ClusterConnection, group: str) -> GroupDescription:
         raise
 
 
-async def partitions_of(cluster: ClusterConnection, group: GroupDescription) -> list[PartitionLag]:
-    """Return where a group is in its partitions: those with offsets, and those that members own."""
-    owners = {key: member.client_id for member in group.members for key in member.assignment}
-    lags: Mapping[TopicPartition, int | None] = {}
+async def snapshot_of(
+    cluster: ClusterConnection, group: GroupDescription
+) -> tuple[GroupSnapshot, dict[TopicPartition, int]]:
+    """Return where a group is, and the ends of its partitions."""
+    name, share_lags = group.group_id, {}
     if group.group_type is GroupType.SHARE:
-        infos = (await cluster.admin.list_share_group_offsets([group.group_id])).get(group.group_id, {})
+        infos = (await cluster.admin.list_share_group_offsets([name])).get(name, {})
         offsets = {key: each.start_offset for key, each in infos.items() if each.start_offset >= 0}
-        lags = {key: each.lag for key, each in infos.items()}
+        share_lags = {key: each.lag for key, each in infos.items() if each.lag is not None}
     else:
-        committed = (await cluster.admin.list_group_offsets([group.group_id])).get(group.group_id, {})
+        committed = (await cluster.admin.list_group_offsets([name])).get(name, {})
         offsets = {key: each.offset for key, each in committed.items()}
-    keys = sorted({*offsets, *owners})
-    ends = await ends_of(cluster, keys)
-    found = []
-    for key in keys:
-        offset, end = offsets.get(key), ends.get(key)
-        lag = lags.get(key)
-        if lag is None and offset is not None and end is not None:
-            lag = max(end - offset, 0)
-        found.append(PartitionLag(key, offset, end, lag, visible(owners.get(key, ""))))
-    return found
+    owned = {key for member in group.members for key in member.assignment}
+    ends = await ends_of(cluster, sorted({*offsets, *owned}))
+    return GroupSnapshot(name, group.group_type, group.state, "", offsets, share_lags, group), ends
 
 
-async def _with_waits(cluster: ClusterConnection, rows: Sequence[PartitionLag]) -> list[PartitionLag]:
-    """Return the rows with the age of the first record that is left, as far as it can be read quickly."""
-    behind = [each for each in rows if each.lag and each.committed is not None][:_HEADS_MAX]
+async def partitions_of(cluster: ClusterConnection, group: GroupDescription) -> tuple[GroupPartitionStatus, ...]:
+    """Return where a group is in its partitions: those with offsets, and those that members own."""
+    return partitions_of_group(*await snapshot_of(cluster, group))
+
+
+async def _waits(cluster: ClusterConnection, rows: Sequence[GroupPartitionStatus]) -> dict[TopicPartition, TimeLag]:
+    """Return the age of the first record that is left, by partition, as far as it can be read quickly."""
+    behind = {_key(each): each.committed for each in rows if each.lag and each.committed is not None}
     heads: dict[TopicPartition, int] = {}
     with contextlib.suppress(KafkaError):
-        heads = await read_heads(cluster, {each.partition: each.committed or 0 for each in behind})
+        heads = await read_heads(cluster, dict(list(behind.items())[:_HEADS_MAX]))
     now_ms = time.time() * 1_000
-    return [
-        PartitionLag(
-            each.partition,
-            each.committed,
-            each.end,
-            each.lag,
-            each.member,
-            max((now_ms - heads[each.partition]) / 1_000, 0) if heads.get(each.partition, -1) >= 0 else None,
-        )
-        for each in rows
-    ]
+    return {key: TimeLag(max((now_ms - at_ms) / 1_000, 0), False) for key, at_ms in heads.items() if at_ms >= 0}
+
+
+def _key(row: GroupPartitionStatus) -> TopicPartition:
+    return TopicPartition(row.topic, row.partition)
 
 
 async def group_page(request: Request, site: Site, cluster: ClusterConnection) -> Response:
     """Show a group."""
     name = _named(request)
     group = await described(cluster, name)
-    rows = await _with_waits(cluster, await partitions_of(cluster, group))
+    snapshot, ends = await snapshot_of(cluster, group)
+    waits = await _waits(cluster, partitions_of_group(snapshot, ends))
+    rows = partitions_of_group(snapshot, ends, time_lags=waits)
     history = _sampled(site, cluster, group)
     _note(history, rows)
     rates = history.rates()
-    owned = {member.member_id: len(member.assignment) for member in group.members}
-    lag_of = {
-        member.member_id: sum(each.lag or 0 for each in rows if each.partition in set(member.assignment))
-        for member in group.members
-    }
     return site.page(
         request,
         "group.html",
@@ -249,9 +209,8 @@ async def group_page(request: Request, site: Site, cluster: ClusterConnection) -
         rates=rates,
         lag=sum(each.lag or 0 for each in rows),
         sentences=sentences(group, rows, rates),
-        owned=owned,
-        lag_of=lag_of,
-        chart=chart(history.samples),
+        members=members_of_group(snapshot, ends),
+        chart=chart(history.lags.samples),
         is_share=group.group_type is GroupType.SHARE,
         is_idle=group.state in _IDLE,
         tab="groups",
@@ -266,7 +225,7 @@ def _named(request: Request) -> str:
 
 
 def sentences(
-    group: GroupDescription, rows: Sequence[PartitionLag], rates: tuple[float, float] | None
+    group: GroupDescription, rows: Sequence[GroupPartitionStatus], rates: tuple[float, float] | None
 ) -> list[tuple[str, str]]:
     """Return why a group lags, as pairs of "good", "bad" or "note", and a sentence."""
     lag = sum(each.lag or 0 for each in rows)
@@ -277,12 +236,12 @@ def sentences(
             *said,
             ("good", "The group has processed everything." if rows else "The group has no offsets."),
         ]
-    waits = max((each.waits_s for each in behind if each.waits_s is not None), default=None)
+    waits = max((each.time_lag.seconds for each in behind if each.time_lag is not None), default=None)
     age = "" if waits is None else f"; the oldest of them was written {duration_text(waits)} ago"
     said.append(("note", f"{lag:,} records are left in {len(behind)} of {len(rows)} partitions{age}."))
     most = max(behind, key=lambda each: each.lag or 0)
     if len(rows) > 1 and (most.lag or 0) > 0.8 * lag:
-        where = f"{most.partition.topic} [{most.partition.partition}]"
+        where = f"{most.topic} [{most.partition}]"
         why = "either its records take longer, or most keys are in this partition"
         said.append(("note", f"{100 * (most.lag or 0) // lag} % of the lag is in {where}: {why}."))
     if rates is not None:
@@ -290,7 +249,7 @@ def sentences(
     return said
 
 
-def _about_members(group: GroupDescription, rows: Sequence[PartitionLag], lag: int) -> list[tuple[str, str]]:
+def _about_members(group: GroupDescription, rows: Sequence[GroupPartitionStatus], lag: int) -> list[tuple[str, str]]:
     said = []
     if not group.members and lag:
         said.append(("bad", "The group has no members: nothing reads. Start its consumers, or reset its offsets."))
@@ -300,7 +259,7 @@ def _about_members(group: GroupDescription, rows: Sequence[PartitionLag], lag: i
         )
     free = [each for each in rows if not each.member and each.lag]
     if group.members and free and group.group_type not in (GroupType.SHARE, GroupType.STREAMS):
-        names = first(f"{each.partition.topic} [{each.partition.partition}]" for each in free)
+        names = first(f"{each.topic} [{each.partition}]" for each in free)
         said.append(("bad", f"No member owns {names}, where {sum(each.lag or 0 for each in free):,} records are left."))
     idle = [member for member in group.members if not member.assignment]
     if idle and group.group_type in (GroupType.CLASSIC, GroupType.CONSUMER) and group.state is GroupState.STABLE:
@@ -312,13 +271,17 @@ def _about_members(group: GroupDescription, rows: Sequence[PartitionLag], lag: i
         )
     if group.state is GroupState.NOT_READY:
         said.append(("bad", "The group is not ready: a source topic of its topology is missing, or is being created."))
-    gone = [each for each in rows if each.end is None]
+    gone = [each for each in rows if each.end_offset is None]
     if gone:
-        names = first(f"{each.partition.topic} [{each.partition.partition}]" for each in gone)
+        names = first(f"{each.topic} [{each.partition}]" for each in gone)
         said.append(("note", f"The end of {names} is not known: the topic was deleted, or its leader does not answer."))
-    early = [each for each in rows if each.committed is not None and each.end is not None and each.committed > each.end]
+    early = [
+        each
+        for each in rows
+        if each.committed is not None and each.end_offset is not None and each.committed > each.end_offset
+    ]
     if early:
-        names = first(f"{each.partition.topic} [{each.partition.partition}]" for each in early)
+        names = first(f"{each.topic} [{each.partition}]" for each in early)
         said.append(
             (
                 "bad",
@@ -369,27 +332,33 @@ async def _keep_sampling(cluster: ClusterConnection, group: GroupDescription, hi
             _note(history, await partitions_of(cluster, group))
 
 
-def _note(history: History, rows: Sequence[PartitionLag]) -> None:
-    known = [each for each in rows if each.committed is not None and each.end is not None]
-    now = time.monotonic()
-    if history.samples and now - history.samples[-1].time < 1:
+def _note(history: History, rows: Sequence[GroupPartitionStatus]) -> None:
+    known = [each for each in rows if each.committed is not None and each.lag is not None]
+    now_ms = time.monotonic() * 1_000
+    if history.lags.samples and now_ms - history.lags.samples[-1].at_ms < _SAMPLES_APART_MS:
         return
-    committed, end = sum(each.committed or 0 for each in known), sum(each.end or 0 for each in known)
-    history.samples.append(Sample(now, committed, end, sum(each.lag or 0 for each in rows)))
+    lag, committed = sum(each.lag or 0 for each in known), sum(each.committed or 0 for each in known)
+    history.lags.add(LagSample(now_ms, lag, committed))
 
 
-def chart(samples: Sequence[Sample]) -> dict[str, Any] | None:
+def chart(samples: Sequence[LagSample]) -> dict[str, Any] | None:
     """Return the points of the lag over time, for a picture of fixed size; None before there are some."""
     if len(samples) < 2:
         return None
-    start, end = samples[0].time, samples[-1].time
+    start, end = samples[0].at_ms, samples[-1].at_ms
     most = max(each.lag for each in samples) or 1
     span = max(end - start, 1e-6)
     points = " ".join(
-        f"{_CHART_WIDTH * (each.time - start) / span:.1f},{_CHART_HEIGHT * (1 - each.lag / most):.1f}"
+        f"{_CHART_WIDTH * (each.at_ms - start) / span:.1f},{_CHART_HEIGHT * (1 - each.lag / most):.1f}"
         for each in samples
     )
-    return {"points": points, "most": most, "seconds": end - start, "width": _CHART_WIDTH, "height": _CHART_HEIGHT}
+    return {
+        "points": points,
+        "most": most,
+        "seconds": (end - start) / 1_000,
+        "width": _CHART_WIDTH,
+        "height": _CHART_HEIGHT,
+    }
 
 
 # -- reset
@@ -421,7 +390,7 @@ async def reset_page(request: Request, site: Site, cluster: ClusterConnection) -
     query = request.query_params
     group = await described(cluster, name)
     rows = await partitions_of(cluster, group)
-    topics = sorted({each.partition.topic for each in rows})
+    topics = sorted({each.topic for each in rows})
     plan: list[PlannedOffset] = []
     if query.get("to"):
         plan = await planned_reset(cluster, rows, query)
@@ -432,7 +401,7 @@ async def reset_page(request: Request, site: Site, cluster: ClusterConnection) -
 
 
 async def planned_reset(
-    cluster: ClusterConnection, rows: Sequence[PartitionLag], given: Mapping[str, str]
+    cluster: ClusterConnection, rows: Sequence[GroupPartitionStatus], given: Mapping[str, str]
 ) -> list[PlannedOffset]:
     """Return the new offset of each partition.
 
@@ -442,7 +411,7 @@ async def planned_reset(
     way, topic = given.get("to", ""), given.get("topic", "")
     if way not in _WAYS:
         raise UsageError(f"to={way[:40]!r} must be one of {', '.join(_WAYS)}")
-    committed = {each.partition: each.committed for each in rows if not topic or each.partition.topic == topic}
+    committed = {_key(each): each.committed for each in rows if not topic or each.topic == topic}
     starts, ends = await asyncio.gather(ends_of(cluster, committed, OffsetSpec.EARLIEST), ends_of(cluster, committed))
     known = [key for key in committed if key in starts and key in ends]
     if not known:
@@ -504,7 +473,7 @@ def _offsets_in(text: str) -> dict[TopicPartition, int]:
     found = {}
     for line in text.splitlines():
         parts = line.split()
-        if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+        if len(parts) != 3 or not (_PARTITION.fullmatch(parts[1]) and _OFFSET.fullmatch(parts[2])):
             raise UsageError(f"{line[:60]!r} is no line of a plan: show the plan again")
         found[TopicPartition(parts[0], int(parts[1]))] = int(parts[2])
     if not found:

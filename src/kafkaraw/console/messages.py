@@ -44,9 +44,14 @@ from kafkaraw.records import Batch, Record, TopicPartition
 COUNT: Final = 50
 LARGE_OFFSETS: Final = 20_000_000
 LARGE_BYTES: Final = 5_000_000_000
+LARGE_RECORD_BYTES: Final = 16 << 10
+TURN_S: Final = 0.005
+"""What other pages have between large records: a request takes several turns of the event loop."""
 _WHERE: Final = "where "
 _FROM: Final = ("newest", "beginning", "offset", "time")
 _MS_DIGITS: Final = 10
+_TIME_MAX_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, the last one that a calendar here has."""
 _AGO: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
 _AGO_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LIVE_S: Final = 3_600.0
@@ -150,7 +155,7 @@ def time_of(text: str, now_ms: int) -> int:
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return max(now_ms - int(ago[1]) * _AGO_MS[ago[2]], 0)
-    if text.isascii() and text.isdigit() and _MS_DIGITS <= len(text) < 16:
+    if text.isascii() and text.isdigit() and _MS_DIGITS <= len(text) < 16 and int(text) <= _TIME_MAX_MS:
         return int(text)
     try:
         found = datetime.fromisoformat(text)
@@ -190,9 +195,10 @@ async def messages(request: Request, site: Site, cluster: ClusterConnection) -> 
         if not plan["is_large"] or request.query_params.get("sure") == "1":
             context["stream"] = url("c", cluster.name, "topics", topic, "search", **plain)
     else:
-        found = await browsed(cluster, topic, view)
         decoder = Decoder(view.form, site.settings.masks, cluster.registry)
-        context["rows"] = [await row_of(cluster, decoder, each) for each in found.records]
+        async with site.readings:
+            found = await browsed(cluster, topic, view)
+            context["rows"] = [await row_of(cluster, decoder, each) for each in found.records]
         context["notes"] = found.notes
         context["offsets"] = sum(place.end - place.start for place in found.ranges.values())
     context["command"] = visible(command_of(cluster, topic, view))
@@ -213,7 +219,7 @@ def command_of(cluster: ClusterConnection, topic: str, view: View) -> str:
         "offset": str(view.offset),
         "time": f"s@{view.time_ms}",
     }
-    words = ["kafkaraw consume", option, topic, *(f"-p {each}" for each in view.partitions or ())]
+    words = ["kafkaraw consume", option, shlex.quote(topic), *(f"-p {each}" for each in view.partitions or ())]
     ending = "-e" if view.start == "newest" else f"-e -c {view.count}"
     return " ".join([*words, "-o", places[view.start], ending])
 
@@ -257,7 +263,9 @@ async def planned(cluster: ClusterConnection, topic: str, view: View) -> dict[st
 
 
 async def row_of(cluster: ClusterConnection, decoder: Decoder, record: Record) -> Row:
-    """Return a record as a row of a list."""
+    """Return a record as a row of a list; other pages have their turn between large records."""
+    if len(record.value or b"") > LARGE_RECORD_BYTES:
+        await asyncio.sleep(TURN_S)
     key, value = await asyncio.gather(
         decoder.shown(record.topic, "key", record.key), decoder.shown(record.topic, "value", record.value)
     )
@@ -420,7 +428,7 @@ async def record(request: Request, site: Site, cluster: ClusterConnection) -> Re
     value = await decoder.shown(topic, "value", one.value, is_whole=True)
     headers = [(visible(name), decoder.header(name, data)) for name, data in one.headers]
     shows_bytes = not site.settings.masks
-    command = f"kafkaraw consume {cluster.settings.option} {topic} -p {partition} -o {offset} -c 1".replace("  ", " ")
+    words = ["kafkaraw consume", cluster.settings.option, shlex.quote(topic), f"-p {partition} -o {offset} -c 1"]
     return site.page(
         request,
         "record.html",
@@ -436,7 +444,7 @@ async def record(request: Request, site: Site, cluster: ClusterConnection) -> Re
         batch=_batch_facts(batch, offset),
         key_dump=hex_dump(one.key or b"") if shows_bytes else "",
         value_dump=hex_dump(one.value or b"") if shows_bytes else "",
-        command=command,
+        command=visible(" ".join(filter(None, words))),
         formats=FORMATS,
         form=form,
         limit=WHOLE_CHARACTERS,

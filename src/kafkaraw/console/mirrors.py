@@ -15,7 +15,7 @@ from starlette.responses import Response
 from kafkaraw.console import groups, topics
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.providers import FoundMirrors
-from kafkaraw.console.shown import visible
+from kafkaraw.console.shown import duration_text, visible
 from kafkaraw.console.site import MissingError, Site, permission_of
 from kafkaraw.errors import KafkaError
 
@@ -80,7 +80,8 @@ def _flow(status: Any) -> dict[str, Any]:  # noqa: ANN401 - of the mirror
     if beat is None:
         said.append(("note", "No heartbeat of the source has arrived in the target."))
     elif beat[2]:
-        said.append(("bad", f"The last heartbeat is {beat[1]:,.0f} s old: the flow does not run, or is behind."))
+        age = duration_text(beat[1])
+        said.append(("bad", f"The last heartbeat is {age} old: the flow does not run, or is behind."))
     waiting = sum(each.position is None for each in parts)
     if waiting:
         said.append(

@@ -2,8 +2,8 @@
 
 The provider's addresses and keys come from its discovery document. An ID token counts if a key of the provider has
 signed it, and issuer, audience, nonce and times are those that belong to this login; joserfc verifies them. A login
-belongs to the browser that began it: a cookie must come back with the state. Tokens of the provider are not kept. Must
-not know what pages show. Start at `Oidc.answer`.
+belongs to the browser that began it: a cookie must come back with the state. Of the provider's tokens only the ID token
+is kept, which ends the user's session there. Must not know what pages show. Start at `Oidc.answer`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import html
 import json
 import logging
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from kafkaraw.console.settings import OidcSettings
 from kafkaraw.console.shown import visible
@@ -49,6 +50,11 @@ _TIMEOUT_S: Final = 10.0
 _ANSWER_MAX_BYTES: Final = 1 << 20
 _LEEWAY_S: Final = 60
 _TO_MAX: Final = 2_000
+_SIGNED_OUT_PAGE: Final = f"""<!doctype html><html lang="en"><title>Logged out</title><h1>Logged out</h1>
+<p>You are logged out of the console.</p>
+<ul><li><a href="{{}}">Log out of the identity provider, too</a>, which can end the sessions of other applications</li>
+<li><a href="{LOGIN}">Log in again</a></li></ul></html>
+"""
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
 """Signatures of the provider: not `none`, and none that everyone can make who knows the client's secret."""
 
@@ -80,8 +86,17 @@ class _Login:
 
 @dataclass(frozen=True)
 class _Session:
+    """A user who has logged in.
+
+    Attributes:
+        user: the name.
+        until: when it ends, in seconds, monotonic.
+        id_token: by which the provider knows the session there.
+    """
+
     user: str
     until: float
+    id_token: str = field(repr=False)
 
 
 class Oidc:
@@ -108,9 +123,14 @@ class Oidc:
         return session.user if session is not None and session.until > time.monotonic() else None
 
     def logout(self, request: Request) -> Response:
-        """End a session."""
-        self._sessions.pop(request.cookies.get(SESSION_COOKIE, ""), None)
-        response = RedirectResponse(SIGNED_OUT, 303)
+        """End a session; offer to end the one at the provider, if it says where."""
+        session = self._sessions.pop(request.cookies.get(SESSION_COOKIE, ""), None)
+        endpoint = str(self._facts.get("end_session_endpoint") or "")
+        response: Response = RedirectResponse(SIGNED_OUT, 303)
+        if session is not None and urlsplit(endpoint).scheme in ("https", "http"):
+            query = urlencode({"id_token_hint": session.id_token, "client_id": self._settings.client_id})
+            address = html.escape(f"{endpoint}{'&' if '?' in endpoint else '?'}{query}")
+            response = HTMLResponse(_SIGNED_OUT_PAGE.format(address))
         response.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="lax", secure=self._is_secure)
         return response
 
@@ -131,10 +151,10 @@ class Oidc:
         try:
             return await (self._start(request) if path == LOGIN else self._finish(request))
         except LoginRefusedError as error:
-            log.warning("a login was refused: %s", error)
+            log.warning("a login was refused: %r", str(error))
             return PlainTextResponse(f"The login was refused: {visible(str(error))}", 403)
         except KafkaError as error:
-            log.warning("a login failed: %s", error)
+            log.warning("a login failed: %r", str(error))
             return PlainTextResponse(f"The login failed: {visible(str(error))}", 502)
 
     async def _start(self, request: Request) -> Response:
@@ -144,7 +164,6 @@ class Oidc:
         while len(self._logins) >= _LOGINS_MAX:
             del self._logins[next(iter(self._logins))]
         to = request.query_params.get("to", "/")
-        is_local = to.startswith("/") and not to.startswith(("//", "/\\")) and not urlsplit(to).netloc
         state, browser = secrets.token_urlsafe(24), request.cookies.get(LOGIN_COOKIE) or secrets.token_urlsafe(24)
         redirect = (self._public_url or f"{request.url.scheme}://{request.url.netloc}") + CALLBACK
         login = _Login(
@@ -152,7 +171,7 @@ class Oidc:
             secrets.token_urlsafe(24),
             secrets.token_urlsafe(48),
             redirect,
-            to if is_local else "/",
+            to if _is_local(to) else "/",
             now + LOGIN_S,
         )
         self._logins[state] = login
@@ -187,15 +206,17 @@ class Oidc:
         if "code" not in given:
             why = given.get("error_description") or given.get("error") or "it sent no code"
             raise LoginRefusedError(f"the identity provider says: {why[:300]}")
-        claims = await self._claims(await self._id_token(given["code"], login), login.nonce)
+        id_token = await self._id_token(given["code"], login)
+        claims = await self._claims(id_token, login.nonce)
         user = self._allowed(claims)
         now = time.monotonic()
+        self._sessions.pop(request.cookies.get(SESSION_COOKIE, ""), None)
         self._sessions = {key: each for key, each in self._sessions.items() if each.until > now}
         while len(self._sessions) >= _SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
         session = secrets.token_urlsafe(32)
-        self._sessions[session] = _Session(user, now + SESSION_S)
-        log.info("user %s has logged in", visible(user))
+        self._sessions[session] = _Session(user, now + SESSION_S, id_token)
+        log.info("user %r has logged in", user)
         response = RedirectResponse(login.to, 302)
         response.set_cookie(
             SESSION_COOKIE, session, SESSION_S, path="/", httponly=True, samesite="lax", secure=self._is_secure
@@ -323,6 +344,14 @@ class Oidc:
             text = f"the identity provider answers {answer.status_code} at {address}"
             raise NetworkError(f"{text}: {str(why)[:300]}" if why else text, stage=Stage.CONNECT)
         return found
+
+
+def _is_local(to: str) -> bool:
+    """Return whether an address is a path of this console, however browsers read it."""
+    try:
+        return len(to) <= _TO_MAX and to.startswith("/") and to[1:2] not in ("/", "\\") and not urlsplit(to).netloc
+    except ValueError:
+        return False
 
 
 async def _body(answer: httpx.Response) -> bytes:

@@ -51,7 +51,9 @@ async def overview(request: Request, site: Site, cluster: ClusterConnection) -> 
     """Show the cluster."""
     described, state = await asyncio.gather(
         cluster.kept("cluster", _KEPT_S, lambda: cluster.aside(_described)),  # if this fails, there is nothing to show
-        cluster.within(_WAIT_S, cluster.kept("overview", _KEPT_S, lambda: _asked(cluster), stale_s=_STALE_S)),
+        cluster.within(
+            _WAIT_S, "overview", lambda: cluster.kept("overview", _KEPT_S, lambda: _asked(cluster), stale_s=_STALE_S)
+        ),
     )
     facts: dict[str, Any] = {
         "described": described,

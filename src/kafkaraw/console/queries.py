@@ -34,12 +34,18 @@ ROWS_MAX: Final = 500
 SECONDS_MAX: Final = 120.0
 LARGE_OFFSETS: Final = 20_000_000
 LARGE_BYTES: Final = 5_000_000_000
+_OVER: Final = f"the query was ended after {SECONDS_MAX:.0f} s: filter by offset or timestamp"
+_LOOK_S: Final = 0.2
 _SIZES_S: Final = 20.0
 _CELL_MAX: Final = 300
 QUERY_MAX: Final = 20_000
 _QUERY: Final = re.compile(
     r"[\s(]*(?:select|with|from|values|table|describe|desc|show|summarize|explain|pivot|unpivot)\b", re.IGNORECASE
 )
+_PATTERN: Final = re.compile(r"topics\s*\(\s*'((?:[^']|'')*)'", re.IGNORECASE)
+_REPETITION: Final = re.compile(r"[*+?{]")
+_GROUP_REPEATED: Final = re.compile(r"\)[*+?{]|\\[1-9]|\(\?P=")
+_REPETITIONS_MAX: Final = 2
 _LIMITS: Final = (
     "SET enable_external_access = false",
     "SET memory_limit = '512MB'",
@@ -145,20 +151,38 @@ async def record_sizes(cluster: ClusterConnection, topics: Iterable[str]) -> dic
 
 @contextlib.contextmanager
 def limited(cluster: ClusterConnection) -> Iterator[SqlSession]:
-    """A session over the cluster's topics that reaches no files and no network, and whose memory is limited.
+    """A session over the cluster's topics that reaches no files and no network, limited in memory and time.
 
     Raises:
-        UsageError: DuckDB is missing.
+        UsageError: DuckDB is missing, or the time is over.
     """
     try:
         from kafkaraw.datasets.sql import SqlSession
     except ImportError:
         raise UsageError("SQL needs DuckDB: pip install 'kafkaraw[sql]'") from None
 
+    is_over, has_ended = threading.Event(), threading.Event()
     with SqlSession(registry=cluster.settings.registry, **cluster.settings.consumer) as session:
+
+        def watch() -> None:  # also statements that read no topic, such as a product of ranges
+            if not has_ended.wait(SECONDS_MAX):
+                is_over.set()
+            while not has_ended.wait(_LOOK_S):
+                session.interrupt()
+
         for limit in _LIMITS:
             session.query(limit).read_all()
-        yield session
+        watcher = threading.Thread(target=watch, name="kafkaraw-console-query", daemon=True)
+        watcher.start()
+        try:
+            yield session
+        except KafkaError as error:
+            if is_over.is_set():
+                raise UsageError(_OVER) from error
+            raise
+        finally:
+            has_ended.set()
+            watcher.join()
 
 
 def check_reads(text: str) -> None:
@@ -171,11 +195,26 @@ def check_reads(text: str) -> None:
         raise UsageError("only queries are run here: SELECT, WITH, FROM, DESCRIBE, SUMMARIZE, SHOW, ...")
 
 
+def check_patterns(text: str) -> None:
+    """Check that patterns of topics are matched in little time: others could hold the whole console.
+
+    Raises:
+        UsageError: a pattern repeats a group, or has more than two repetitions.
+    """
+    for found in _PATTERN.finditer(text):
+        if len(_REPETITION.findall(found[1])) > _REPETITIONS_MAX or _GROUP_REPEATED.search(found[1]):
+            raise UsageError(
+                f"topics({found[1][:60]!r}): a pattern has at most {_REPETITIONS_MAX} repetitions here, and no "
+                "repeated group"
+            )
+
+
 def _run(
     cluster: ClusterConnection, text: str, loop: asyncio.AbstractEventLoop, *, is_sure: bool
 ) -> tuple[Plan, Result | None]:
     """Return what a query reads, and its rows unless it would read very much."""
     check_reads(text)
+    check_patterns(text)
     with limited(cluster) as session:
         scans = session.explain(text)
         unknown = [each.topic for each in scans if each.size_bytes is None]
@@ -196,7 +235,7 @@ def _rows(session: SqlSession, text: str) -> Result:
             with lock:
                 read[0] += offsets
             if time.monotonic() - began > SECONDS_MAX:
-                raise UsageError(f"the query was ended after {SECONDS_MAX:.0f} s: filter by offset or timestamp")
+                raise UsageError(_OVER)
 
         return counted
 

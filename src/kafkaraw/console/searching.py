@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KEPT_MAX: Final = 200
+_KEPT_BYTES: Final = 32 << 20
+"""Of large records fewer are kept."""
+_FRESH_BYTES: Final = 8 << 20
 _SEARCHING: Final = {
     "client_id": "kafkaraw-console-search",
     "fetch_max_bytes": 2 << 20,  # memory rather than the last tenth of speed
@@ -92,6 +95,7 @@ class Search:
         self._stopped = threading.Event()
         self._began = time.monotonic()
         self._read = self._total = self._matches = 0
+        self._kept_bytes = 0
         self._newest: list[tuple[int, int, int, Record]] = []
         self._fresh: list[Record] = []
         self._error: KafkaError | None = None
@@ -200,12 +204,16 @@ class Search:
         entry = (record.timestamp_ms, record.partition, record.offset, record)
         with self._lock:
             self._matches += 1
-            if self._matches <= KEPT_MAX:
+            if self._matches <= KEPT_MAX and sum(map(_size, self._fresh)) < _FRESH_BYTES:
                 self._fresh.append(record)
-            if len(self._newest) < KEPT_MAX:
-                heapq.heappush(self._newest, entry)
-            else:
-                heapq.heappushpop(self._newest, entry)
+            heapq.heappush(self._newest, entry)
+            self._kept_bytes += _size(record)
+            while len(self._newest) > KEPT_MAX or (self._kept_bytes > _KEPT_BYTES and len(self._newest) > 1):
+                self._kept_bytes -= _size(heapq.heappop(self._newest)[-1])
+
+
+def _size(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def _timestamp(milliseconds: int) -> Any:  # noqa: ANN401 - a scalar of Arrow

@@ -6,6 +6,8 @@ around it. Must not make HTML: templates escape. Start at `Decoder.shown`.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaraw.console.packed import may_be_packed, unpacked
 from kafkaraw.errors import KafkaError
+from kafkaraw.readable import duration_text as duration_text
 from kafkaraw.readable import size_text as size_text
 from kafkaraw.readable import time_text as utc_text
 
@@ -26,12 +29,16 @@ MASK: Final = "•••"
 PREVIEW_CHARACTERS: Final = 400
 WHOLE_CHARACTERS: Final = 200_000
 _PARSED_MAX_BYTES: Final = 4 << 20
+_PREVIEWED_MAX_BYTES: Final = 64 << 10
+"""Larger values are parsed on their own page only, and where fields are masked."""
+_BEGINNING_BYTES: Final = 2_000
 _NESTED_MAX: Final = 200
 _HEX_BYTES: Final = 4_096
 _HEX_ROW: Final = 16
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
+_BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _FRAME: Final = b"\x00"
 _FRAME_BYTES: Final = 5
 
@@ -94,14 +101,36 @@ def _is_deep(value: object) -> bool:
 
 
 def masked(value: Any, masks: frozenset[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return JSON without the contents of masked fields, at any depth; names are compared without case."""
+    """Return JSON without the contents of masked fields, at any depth; names are compared without case.
+
+    A text that has the name of a masked field as JSON, XML or properties have names is masked as a whole.
+    """
     if not masks:
         return value
     if isinstance(value, dict):
         return {name: MASK if str(name).lower() in masks else masked(each, masks) for name, each in value.items()}
     if isinstance(value, list):
         return [masked(each, masks) for each in value]
+    if isinstance(value, str) and any(sign in value for sign in "{<=:"):
+        lower = value.lower()
+        return MASK if any(each in lower for each in masks) else value
     return value
+
+
+def hides(data: bytes, masks: frozenset[str]) -> bool:
+    """Return whether bytes that no format has decoded are not shown, since they could show masked fields.
+
+    Those are all bytes that are no plain text, and text that could have fields, whole or not.
+    """
+    if not masks:
+        return False
+    if any(sign in data for sign in (b"{", b"<", b"=", b":")) or _BINARY.search(data):
+        return True
+    try:
+        lower = data.decode().lower()
+    except UnicodeDecodeError:
+        return True
+    return any(each in lower for each in masks)
 
 
 def visible(text: str) -> str:
@@ -171,6 +200,13 @@ class Decoder:
             return Shown("null", "null", 0)
         if not data:
             return Shown("empty", "", 0)
+        if not is_whole and not self._masks and len(data) > _PREVIEWED_MAX_BYTES and self._form != "schema":
+            beginning = self._beginning(data)
+            if beginning is not None:
+                return beginning
+        return await self._shown(topic, field, data, is_whole=is_whole)
+
+    async def _shown(self, topic: str, field: str, data: bytes, *, is_whole: bool) -> Shown:
         note = ""
         if self._form in ("auto", "schema") and data[:1] == _FRAME and len(data) >= _FRAME_BYTES:
             value, note = await self.with_schema(topic, field, data)
@@ -188,13 +224,13 @@ class Decoder:
                 value = parsed(data)
             except UnreadableJsonError as error:
                 note = note or (f"no JSON: {error}" if self._form == "json" else "")
-                if self._masks and self._may_have_fields(data):
+                if hides(data, self._masks):
                     return Shown(
                         "hidden", MASK, len(data), note="fields are masked here, and this value does not parse"
                     )
             else:
                 is_json = isinstance(value, dict | list) or self._form == "json"
-                if (is_json and self._form != "text") or (self._masks and isinstance(value, dict | list)):
+                if (is_json and self._form != "text") or (self._masks and isinstance(value, dict | list | str)):
                     return self._json(value, len(data), "json", is_whole=is_whole)
             text = self._text(data)
             if text is not None:
@@ -202,8 +238,19 @@ class Decoder:
             note = note or "no UTF-8"
         return self._hexadecimal(data, note, is_whole=is_whole)
 
+    def _beginning(self, data: bytes) -> Shown | None:
+        """Return the beginning of a large text or MessagePack, which is not parsed for a line; None for others."""
+        if self._form in ("auto", "json", "text") and not _BINARY.search(data, 0, _BEGINNING_BYTES):
+            with contextlib.suppress(UnicodeDecodeError):
+                text = codecs.getincrementaldecoder("utf-8")().decode(data[:_BEGINNING_BYTES])
+                kind = "json" if data[:1] in (b"{", b"[") and self._form != "text" else "text"
+                return Shown(kind, visible(text)[:PREVIEW_CHARACTERS], len(data), True)
+        if self._form == "msgpack" or (self._form == "auto" and may_be_packed(data)):
+            return self._hexadecimal(data, "large: its own page decodes it", is_whole=False)
+        return None
+
     def _hexadecimal(self, data: bytes, note: str, *, is_whole: bool) -> Shown:
-        if self._masks and (self._form in ("hex", "msgpack") or data[:1] == _FRAME or self._may_have_fields(data)):
+        if self._masks and (self._form in ("hex", "msgpack") or hides(data, self._masks)):
             return Shown("hidden", MASK, len(data), note="fields are masked here, and these bytes could show them")
         limit = WHOLE_CHARACTERS if is_whole else PREVIEW_CHARACTERS
         return Shown("hex", data[: limit // 3].hex(" "), len(data), len(data) > limit // 3, note)
@@ -215,15 +262,13 @@ class Decoder:
         if data is None:
             return Shown("null", "null", 0)
         text = self._text(data)
-        if text is None and self._masks and self._may_have_fields(data):
-            return Shown("hidden", MASK, len(data))
-        if text is None:
-            return _cut(data[:WHOLE_CHARACTERS].hex(" "), "hex", len(data), "", is_whole=False)
-        if self._masks and self._may_have_fields(data):
+        if hides(data, self._masks):
             try:
                 text = dumped(masked(parsed(data), self._masks), is_pretty=False)
             except UnreadableJsonError:
                 return Shown("hidden", MASK, len(data))
+        if text is None:
+            return _cut(data[:WHOLE_CHARACTERS].hex(" "), "hex", len(data), "", is_whole=False)
         return _cut(visible(text), "text", len(data), "", is_whole=False)
 
     async def with_schema(self, topic: str, field: str, data: bytes) -> tuple[Any, str]:
@@ -274,13 +319,6 @@ class Decoder:
             return Shown("hidden", MASK, size, note=f"cannot be shown: {error}")
         return _cut(text, kind, size, "", is_whole=is_whole)
 
-    def _may_have_fields(self, data: bytes) -> bool:
-        """Return whether bytes could have fields: of text, whole or not, or with the name of a mask in any format."""
-        if b"{" in data or b"<" in data or b"=" in data or b":" in data:
-            return True
-        lower = data.lower()
-        return any(each.encode() in lower for each in self._masks)
-
     @staticmethod
     def _text(data: bytes) -> str | None:
         try:
@@ -298,14 +336,6 @@ def time_text(milliseconds: int) -> str:
     """Return a timestamp in UTC; one that no calendar has as its number."""
     found = utc_text(milliseconds)
     return found if found.endswith("ms") else f"{found}Z" if found else "none"
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration for readers."""
-    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}s"
-    return f"{seconds:,.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:,.1f} s"
 
 
 def first(names: Iterable[object], count: int = 5) -> str:

@@ -32,6 +32,9 @@ FOLDER: Final = Path(__file__).parent
 _FORM_S: Final = 30.0
 SEARCHES_MAX: Final = 2
 """A search uses all it gets: more of them would only take turns."""
+_READINGS_MAX: Final = 4
+_DOWNLOADS_MAX: Final = 8
+"""Each of them may have 64 MiB of records in memory."""
 _MISSING: Final = ("GROUP_ID_NOT_FOUND", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION")
 _OF_REGISTRIES: Final = {401: 403, 403: 403, 404: 404, 409: 400, 422: 400}
 
@@ -54,6 +57,8 @@ class Site:
         audit: the audit log.
         streams: how many pages are live.
         searches: how many searches run.
+        downloads: how many files are sent.
+        readings: pages that read records take turns.
         history: what pages have seen before, by any key.
         faults: of embedded brokers, and of taps, by cluster; all pages tell which are active.
     """
@@ -64,6 +69,8 @@ class Site:
         self.audit: Audit = Audit(settings.audit_file)
         self.streams: StreamLimit = StreamLimit("live pages", STREAMS_MAX)
         self.searches: StreamLimit = StreamLimit("searches and queries", SEARCHES_MAX)
+        self.downloads: StreamLimit = StreamLimit("downloads", _DOWNLOADS_MAX)
+        self.readings: asyncio.Semaphore = asyncio.Semaphore(_READINGS_MAX)
         self.history: dict[tuple[str, ...], Any] = {}
         self.faults: dict[str, Faults] = {
             each.name: each.faults for each in settings.clusters if each.faults is not None

@@ -32,8 +32,10 @@ _SIZES_STALE_S: Final = 120.0
 LIST_STALE_S: Final = 60.0
 """How old a list may be in which the reader searches; a newer one is asked for meanwhile."""
 _NUMBERS_S: Final = 0.4
-_PART_NUMBERS_S: Final = 0.04
-"""How long a page with a list may take because of its numbers; as the reader types, a part of it waits for less."""
+"""How long a page with a list may take because of its numbers."""
+_LEAST_S: Final = 0.04
+_QUICK_MAX: Final = 1_000
+"""Numbers of a longer list are not asked for as the reader types, but when the script asks again."""
 _PAGES_MAX: Final = 1_000_000
 _RATE_MIN_S: Final = 2.0
 _RATE_MAX_S: Final = 600.0
@@ -140,10 +142,12 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
     """Show the list of topics."""
     words = request.query_params.get("q", "").lower().split()
     shows_internal = request.query_params.get("internal") == "1"
-    is_part, began = is_of_part(request), time.monotonic()
+    part, began = part_of(request), time.monotonic()
+    stale_s = LIST_STALE_S if part else 0.0
+    every = await listed(cluster, stale_s=stale_s)
     found = [
         each
-        for each in await listed(cluster, stale_s=LIST_STALE_S if is_part else 0.0)
+        for each in every
         if (shows_internal or not each.is_internal) and all(word in each.name.lower() for word in words)
     ]
     page = number_of(request.query_params, "page", 1, _PAGES_MAX) or 1
@@ -157,10 +161,10 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
         return starts, ends
 
     key = "offsets " + "\0".join(each.name for each in chosen)
-    wait_s = numbers_s(began, is_part=is_part)
+    wait_s = numbers_s(began, part, len(every))
     known, sizes = await asyncio.gather(
-        cluster.within(wait_s, cluster.kept(key, _LIST_S, offsets, stale_s=LIST_STALE_S if is_part else 0.0)),
-        cluster.within(wait_s, sizes_of(cluster)),
+        cluster.within(wait_s, key, lambda: cluster.kept(key, _LIST_S, offsets, stale_s=stale_s)),
+        cluster.within(wait_s, "sizes", lambda: sizes_of(cluster)),
     )
     starts, ends = known or ({}, {})
     rows = [_row(each, starts, ends, sizes or {}) for each in chosen]
@@ -175,19 +179,25 @@ async def topics(request: Request, site: Site, cluster: ClusterConnection) -> Re
     return site.page(request, "topics.html", cluster, tab="topics", **context)
 
 
-def numbers_s(began: float, *, is_part: bool) -> float:
+def numbers_s(began: float, part: str, count: int) -> float:
     """Return how long to wait for the numbers of a list; when the names took long, the numbers come later.
 
     Args:
         began: when the request arrived, in seconds, monotonic.
-        is_part: whether the script asks for a part of the page.
+        part: as `part_of` returns it.
+        count: how long the whole list is.
     """
-    return _PART_NUMBERS_S if is_part else max(_PART_NUMBERS_S, _NUMBERS_S - (time.monotonic() - began))
+    if part == TYPED:
+        return _LEAST_S if count <= _QUICK_MAX else 0.0
+    return max(_LEAST_S, _NUMBERS_S - (time.monotonic() - began))
 
 
-def is_of_part(request: Request) -> bool:
-    """Return whether the page's script asks, to replace a part of the page."""
-    return request.headers.get("x-part") == "1"
+TYPED: Final = "typed"
+
+
+def part_of(request: Request) -> str:
+    """Return why the page's script asks for a part of the page: `TYPED` as the reader types; empty for a whole page."""
+    return request.headers.get("x-part", "")
 
 
 def _row(
@@ -256,7 +266,8 @@ def _rate(site: Site, cluster: ClusterConnection, topic: str, end: int) -> float
     key = ("rate", cluster.name, topic)
     before = site.history.get(key)
     if len(site.history) > _HISTORY_MAX:
-        site.history.clear()
+        for old in [each for each in site.history if each[0] == "rate"]:
+            del site.history[old]
     if before is None or now - before[0] > _RATE_MAX_S:
         site.history[key] = (now, end, None)
         return None

@@ -1,7 +1,6 @@
 """The page of transactions: those that are open, those that hang, and the abort of both.
 
-A transaction hangs if a partition has it open, but no coordinator will end it; consumers that read committed records
-wait in front of it. Start at `transactions`. Source: KIP-664.
+Which transactions hang the admin client tells. Start at `transactions`. Source: KIP-664.
 """
 
 from __future__ import annotations
@@ -9,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kafkaraw.client.admin.producers import ProducerState
+from kafkaraw.client.admin.producers import OpenTransaction
 from kafkaraw.client.admin.transactions import TransactionDescription, TransactionListing
 from kafkaraw.console.clusters import ClusterConnection
 from kafkaraw.console.shown import duration_text, first, time_text, visible
@@ -37,23 +35,6 @@ _OFFSET_MAX: Final = 2**63 - 1
 _ENDED: Final = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
-@dataclass(frozen=True)
-class OpenTransaction:
-    """A transaction that a partition has open.
-
-    Attributes:
-        partition: the partition.
-        producer: the producer's state there.
-        transactional_id: None if no coordinator knows the producer.
-        is_hanging: whether no coordinator will end it.
-    """
-
-    partition: TopicPartition
-    producer: ProducerState
-    transactional_id: str | None
-    is_hanging: bool
-
-
 async def transactions(request: Request, site: Site, cluster: ClusterConnection) -> Response:
     """Show transactions: those that are open, or all; and, if it is asked for, those that hang."""
     query = request.query_params
@@ -73,7 +54,7 @@ async def transactions(request: Request, site: Site, cluster: ClusterConnection)
     if query.get("hanging") == "1":
         context["minutes"] = minutes = number_of(query, "minutes", _MINUTES, _MINUTES_MAX)
         partitions = await _partitions(cluster, query.get("topic", "").strip())
-        opened = await open_in(cluster, partitions, before_ms=now_ms - minutes * 60_000)
+        opened = await cluster.admin.list_open_transactions(partitions, before_ms=now_ms - minutes * 60_000)
         context |= {"found": [each for each in opened if each.is_hanging], "asked": len(partitions)}
     return site.page(request, "transactions.html", cluster, tab="transactions", rows_max=ROWS_MAX, **context)
 
@@ -137,30 +118,6 @@ async def _partitions(cluster: ClusterConnection, topic: str) -> list[TopicParti
     return found
 
 
-async def open_in(
-    cluster: ClusterConnection, partitions: Sequence[TopicPartition], *, before_ms: int
-) -> list[OpenTransaction]:
-    """Return the transactions that partitions have open, and whose producers have not written since a time."""
-    if not partitions:
-        return []
-    states = await cluster.admin.describe_producers(partitions)
-    opened = [
-        (key, each)
-        for key, producers in sorted(states.items())
-        for each in producers
-        if each.transaction_start_offset is not None and each.last_timestamp_ms <= before_ms
-    ]
-    ids = sorted({each.producer_id for _, each in opened})
-    listed = await cluster.admin.list_transactions(producer_ids=ids) if ids else []
-    names = {each.producer_id: each.transactional_id for each in listed}
-    described = await cluster.admin.describe_transactions(names.values()) if names else {}
-    found = []
-    for key, each in opened:
-        name = names.get(each.producer_id)
-        found.append(OpenTransaction(key, each, name, name is None or key not in described[name].partitions))
-    return found
-
-
 # -- abort
 
 
@@ -220,8 +177,7 @@ async def _opened(cluster: ClusterConnection, given: Mapping[str, str]) -> OpenT
     offset = number_of(given, "offset", 0, _OFFSET_MAX)
     if not key.topic:
         raise MissingError("the address names no transaction: it needs ?id=ID or ?topic=T&partition=P&offset=O")
-    found = await open_in(cluster, [key], before_ms=_OFFSET_MAX)
-    for each in found:
+    for each in await cluster.admin.list_open_transactions([key]):
         if each.producer.transaction_start_offset == offset:
             return each
     raise MissingError(f"no open transaction begins at offset {offset} of {_place_text(key)} (any more)")

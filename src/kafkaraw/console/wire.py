@@ -20,10 +20,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kafkaraw.console.clusters import ClusterConnection
-from kafkaraw.console.shown import duration_text, hex_dump, visible
+from kafkaraw.console.shown import hex_dump, visible
 from kafkaraw.console.site import MissingError, Site, number_of, url
 from kafkaraw.console.streams import EventStream, event
 from kafkaraw.errors import KafkaError, UsageError
+from kafkaraw.readable import latency_text
 
 if TYPE_CHECKING:
     from kafkaraw.inspect import Exchange, Filter, Summary
@@ -274,14 +275,10 @@ def line(number: int, exchange: Exchange) -> dict[str, Any]:
         "name": exchange.name,
         "request_bytes": exchange.request_bytes,
         "response_bytes": exchange.response_bytes,
-        "latency": "" if latency_s is None else _latency(latency_s),
+        "latency": "" if latency_s is None else latency_text(latency_s),
         "about": ", ".join(_names(exchange)),
         "errors": list(_errors(exchange)),
     }
-
-
-def _latency(seconds: float) -> str:
-    return f"{seconds * 1000:,.2f} ms" if seconds < 1 else duration_text(seconds)
 
 
 def _name(name: str) -> str:

@@ -12,8 +12,9 @@ from typing import Final
 
 from kafkaraw.inspect.exchanges import Exchange, ExchangeKind
 from kafkaraw.inspect.protocol_states import States, Transition
-from kafkaraw.inspect.tap.lines import duration_text, errors_in, names_text
+from kafkaraw.inspect.tap.lines import errors_in, names_text
 from kafkaraw.light_classes import NamedTuple, dataclass, field
+from kafkaraw.readable import latency_text
 
 REPEATED_APIS: Final = frozenset(
     {"Fetch", "ShareFetch", "Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "Metadata", "Produce"}
@@ -137,7 +138,7 @@ class _Drawing:
         exchange = moment.exchange
         subjects = exchange.subjects
         if not moment.is_request:
-            latency = "" if exchange.latency_s is None else f", {duration_text(exchange.latency_s)}"
+            latency = "" if exchange.latency_s is None else f", {latency_text(exchange.latency_s)}"
             return f"{exchange.name}{latency}"
         if exchange.kind is not ExchangeKind.REQUEST:
             return exchange.name

@@ -10,10 +10,12 @@
 `collector.py` asks the cluster and returns a `Snapshot`; it is the only part that sends requests. `timeline.py` and
 `history.py` keep what earlier snapshots said, without I/O. `status.py` has the numbers that are shown, `problems.py`
 what is wrong, in sentences. Nothing here draws, commits or changes the cluster. Start at `monitor.py`; `kafkaraw top`
-shows it.
+shows it. `partitions_of_group` and `LagHistory` serve programs that look at one group.
 """
 
 from kafkaraw.monitoring.collector import Collector as Collector
+from kafkaraw.monitoring.lag_history import LagHistory as LagHistory
+from kafkaraw.monitoring.lag_history import LagSample as LagSample
 from kafkaraw.monitoring.monitor import Monitor as Monitor
 from kafkaraw.monitoring.problems import Problem as Problem
 from kafkaraw.monitoring.problems import Severity as Severity
@@ -34,4 +36,6 @@ from kafkaraw.monitoring.status import MemberStatus as MemberStatus
 from kafkaraw.monitoring.status import PartitionStatus as PartitionStatus
 from kafkaraw.monitoring.status import TimeLag as TimeLag
 from kafkaraw.monitoring.status import TopicStatus as TopicStatus
+from kafkaraw.monitoring.status import members_of_group as members_of_group
+from kafkaraw.monitoring.status import partitions_of_group as partitions_of_group
 from kafkaraw.monitoring.timeline import Timeline as Timeline

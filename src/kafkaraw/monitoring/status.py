@@ -255,25 +255,12 @@ class ClusterStatus:
         group = self.snapshot.groups.get(group_id)
         if group is None:
             return None
-        owners = {key: member for member in _members(group) for key in member.assignment}
-        return tuple(self._group_partition(group, key, owners.get(key)) for key in sorted({*group.offsets, *owners}))
-
-    def _group_partition(
-        self, group: GroupSnapshot, key: TopicPartition, owner: MemberDescription | None
-    ) -> GroupPartitionStatus:
-        committed, start = group.offsets.get(key), self.snapshot.starts.get(key, 0)
-        lag = lag_of(self.snapshot, group, key)
-        at_end = TimeLag(0.0, False) if lag == 0 else None
-        return GroupPartitionStatus(
-            key.topic,
-            key.partition,
-            committed,
-            self.snapshot.group_ends.get(key),
-            lag,
-            self.time_lags.get(group.group_id, {}).get(key, at_end),
-            self.commit_rates.get(group.group_id, {}).get(key),
-            0 if committed is None else max(0, start - committed),
-            owner,
+        return partitions_of_group(
+            group,
+            self.snapshot.group_ends,
+            starts=self.snapshot.starts,
+            time_lags=self.time_lags.get(group_id, {}),
+            rates=self.commit_rates.get(group_id, {}),
         )
 
     def members(self, group_id: str) -> tuple[MemberStatus, ...] | None:
@@ -281,21 +268,7 @@ class ClusterStatus:
         group = self.snapshot.groups.get(group_id)
         if group is None:
             return None
-        rates = self.commit_rates.get(group_id, {})
-        found = []
-        for member in _members(group):
-            lags = [lag_of(self.snapshot, group, key) for key in member.assignment]
-            owned = [rates[key] for key in member.assignment if key in rates]
-            is_shared = group.group_type == "share"
-            known = [lag for lag in lags if lag is not None]
-            found.append(
-                MemberStatus(
-                    member,
-                    sum(known) if known and not is_shared else None,
-                    sum(owned) if owned and not is_shared else None,
-                )
-            )
-        return tuple(found)
+        return members_of_group(group, self.snapshot.group_ends, rates=self.commit_rates.get(group_id, {}))
 
     def topic(self, name: str) -> TopicStatus | None:
         """Return a topic; None if it does not exist."""
@@ -320,22 +293,80 @@ class ClusterStatus:
         return next((each.error for each in self.snapshot.missing if each.what.startswith(what)), None)
 
 
+def partitions_of_group(
+    group: GroupSnapshot,
+    ends: Mapping[TopicPartition, int],
+    *,
+    starts: Mapping[TopicPartition, int] | None = None,
+    time_lags: Mapping[TopicPartition, TimeLag] | None = None,
+    rates: Mapping[TopicPartition, float] | None = None,
+) -> tuple[GroupPartitionStatus, ...]:
+    """Return the partitions of a group, in order: those with offsets, and those that its members own.
+
+    Args:
+        group: the group.
+        ends: the end offsets of partitions, not older than the group.
+        starts: their first offsets.
+        time_lags: how old the first record is that the group has not committed, by partition.
+        rates: offsets per second that the group commits, by partition.
+    """
+    owners = {key: member for member in _members(group) for key in member.assignment}
+    found = []
+    for key in sorted({*group.offsets, *owners}):
+        committed, lag = group.offsets.get(key), lag_of(ends, group, key)
+        at_end = TimeLag(0.0, False) if lag == 0 else None
+        found.append(
+            GroupPartitionStatus(
+                key.topic,
+                key.partition,
+                committed,
+                ends.get(key),
+                lag,
+                (time_lags or {}).get(key, at_end),
+                (rates or {}).get(key),
+                0 if committed is None else max(0, (starts or {}).get(key, 0) - committed),
+                owners.get(key),
+            )
+        )
+    return tuple(found)
+
+
+def members_of_group(
+    group: GroupSnapshot, ends: Mapping[TopicPartition, int], *, rates: Mapping[TopicPartition, float] | None = None
+) -> tuple[MemberStatus, ...]:
+    """Return the members of a group; arguments as of `partitions_of_group`."""
+    found = []
+    for member in _members(group):
+        lags = [lag_of(ends, group, key) for key in member.assignment]
+        owned = [rates[key] for key in member.assignment if key in rates] if rates else []
+        is_shared = group.group_type == "share"
+        known = [lag for lag in lags if lag is not None]
+        found.append(
+            MemberStatus(
+                member,
+                sum(known) if known and not is_shared else None,
+                sum(owned) if owned and not is_shared else None,
+            )
+        )
+    return tuple(found)
+
+
 def largest_lags(snapshot: Snapshot) -> dict[TopicPartition, int]:
     """Return the largest lag of a group in each partition that a group has committed."""
     found: dict[TopicPartition, int] = {}
     for group in snapshot.groups.values():
         for key in group.offsets:
-            lag = lag_of(snapshot, group, key)
+            lag = lag_of(snapshot.group_ends, group, key)
             if lag is not None and lag >= found.get(key, 0):
                 found[key] = lag
     return found
 
 
-def lag_of(snapshot: Snapshot, group: GroupSnapshot, key: TopicPartition) -> int | None:
+def lag_of(ends: Mapping[TopicPartition, int], group: GroupSnapshot, key: TopicPartition) -> int | None:
     """Return the records of a partition that a group has not committed; None if unknown."""
     if key in group.share_lags:
         return group.share_lags[key]
-    committed, end = group.offsets.get(key), snapshot.group_ends.get(key)
+    committed, end = group.offsets.get(key), ends.get(key)
     return None if committed is None or end is None else max(0, end - committed)
 
 
@@ -430,7 +461,7 @@ def _groups_by_topic(snapshot: Snapshot) -> dict[str, tuple[int, int]]:
     for group in snapshot.groups.values():
         lags: dict[str, int] = {}
         for key in group.offsets:
-            lags[key.topic] = lags.get(key.topic, 0) + (lag_of(snapshot, group, key) or 0)
+            lags[key.topic] = lags.get(key.topic, 0) + (lag_of(snapshot.group_ends, group, key) or 0)
         for topic, lag in lags.items():
             count, largest = found.get(topic, (0, 0))
             found[topic] = (count + 1, max(largest, lag))

@@ -6,13 +6,13 @@ part, 64 samples of each partition that a group has committed, and 16 lags of ea
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
 from kafkaraw.client.fetching.offsets import OffsetAndTimestamp
 from kafkaraw.light_classes import replace
 from kafkaraw.monitoring.history import EndHistory
+from kafkaraw.monitoring.lag_history import LagHistory, LagSample
 from kafkaraw.monitoring.rates import byte_rates_of_sizes, commit_rates, record_rates
 from kafkaraw.monitoring.snapshot import GroupSnapshot, Part, Snapshot
 from kafkaraw.monitoring.status import (
@@ -47,7 +47,7 @@ class Timeline:
         self._byte_rates: Mapping[TopicPartition, float] = {}
         self._commit_rates: Mapping[str, Mapping[TopicPartition, float]] = {}
         self._history = EndHistory()
-        self._lags: dict[str, deque[tuple[int, int]]] = {}
+        self._lags: dict[str, LagHistory] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Take the next snapshot."""
@@ -78,10 +78,10 @@ class Timeline:
             if lag is None:
                 self._lags.pop(name, None)
                 continue
-            kept = self._lags.setdefault(name, deque(maxlen=LAGS_MAX))
-            while len(kept) > 1 and snapshot.at_ms - kept[0][0] > TREND_MS:
-                kept.popleft()
-            kept.append((snapshot.at_ms, lag))
+            history = self._lags.get(name)
+            if history is None:
+                history = self._lags[name] = LagHistory(LAGS_MAX, TREND_MS)
+            history.add(LagSample(snapshot.at_ms, lag))
 
     def lookups(self, limit: int = LOOKUPS_MAX) -> dict[TopicPartition, int]:
         """Return the lookups that would make lags in seconds more precise: timestamps by partition, in milliseconds.
@@ -96,7 +96,7 @@ class Timeline:
             (lag, key, _next_offset(snapshot, key, offset))
             for group in snapshot.groups.values()
             for key, offset in group.offsets.items()
-            if (lag := lag_of(snapshot, group, key))
+            if (lag := lag_of(snapshot.group_ends, group, key))
         ]
         behind.sort(key=lambda each: -each[0])
         found: dict[TopicPartition, int] = {}
@@ -156,7 +156,7 @@ class Timeline:
         found: dict[str, dict[TopicPartition, TimeLag]] = {}
         for name, group in snapshot.groups.items():
             for key, offset in group.offsets.items():
-                if lag_of(snapshot, group, key):
+                if lag_of(snapshot.group_ends, group, key):
                     age = self._history.age(key, _next_offset(snapshot, key, offset), now_s)
                     if age is not None:
                         found.setdefault(name, {})[key] = age
@@ -167,7 +167,8 @@ class Timeline:
     ) -> GroupStatus:
         lag = _total_lag(snapshot, group)
         rates = self._commit_rates.get(group.group_id)
-        growth = self._growth(group.group_id)
+        history = self._lags.get(group.group_id)
+        growth = None if history is None else history.lag_per_s
         oldest = max(time_lags.values(), default=TimeLag(0.0, False) if lag == 0 else None)
         members = len(group.description.members) if group.description is not None else None
         if group.state in ("Empty", "Dead"):
@@ -184,13 +185,6 @@ class Timeline:
             gone_in_s=lag / -growth if lag and growth is not None and growth < 0 else None,
             consumed_per_s=sum(rates.values()) if rates else None,
         )
-
-    def _growth(self, group_id: str) -> float | None:
-        kept = self._lags.get(group_id)
-        if kept is None:
-            return None
-        (first_ms, first_lag), (last_ms, last_lag) = kept[0], kept[-1]
-        return (last_lag - first_lag) * 1000 / (last_ms - first_ms) if last_ms > first_ms else None
 
 
 def _with_parts_of(before: Snapshot, snapshot: Snapshot) -> Snapshot:
@@ -212,7 +206,7 @@ def _with_parts_of(before: Snapshot, snapshot: Snapshot) -> Snapshot:
 
 
 def _total_lag(snapshot: Snapshot, group: GroupSnapshot) -> int | None:
-    known = [lag for key in group.offsets if (lag := lag_of(snapshot, group, key)) is not None]
+    known = [lag for key in group.offsets if (lag := lag_of(snapshot.group_ends, group, key)) is not None]
     return sum(known) if known else None
 
 

@@ -15,6 +15,8 @@ from kafkaraw.client.config import ConsumerConfig, parse
 from kafkaraw.client.fetching.whole_log import LogBatch, LogSlice, TopicReplacedError, WholeLog
 from kafkaraw.errors import LogTruncationError, ProducerFencedError, UsageError
 from kafkaraw.records import ControlType, TopicPartition
+from tests.console.filling import UNVERIFIED, hang
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module", params=[2, 0], ids=["second generation", "first generation"])
@@ -54,6 +56,24 @@ def test_transactions_are_listed_by_state(servers: str) -> None:
         one.abort_transaction()
         with pytest.raises(UsageError, match="knows no state 'NoSuchState'"):
             admin.list_transactions(states=["Ongoing", "NoSuchState"])
+
+
+def test_transactions_that_hang_are_told_from_those_that_are_open(servers: str) -> None:
+    create(servers, "open")
+    key = TopicPartition("open", 0)
+    with Admin(bootstrap_servers=servers) as admin, opened(servers, "open-id", "open") as producer:
+        (found,) = admin.list_open_transactions([key])
+        assert (found.partition, found.transactional_id, found.is_hanging) == (key, "open-id", False)
+        assert found.producer.transaction_start_offset == 0
+        assert admin.list_open_transactions([key], before_ms=1) == []
+        producer.abort_transaction()
+        assert wait_until(lambda: admin.list_open_transactions([key]) == [], 20)
+    with EmbeddedBroker(properties=UNVERIFIED) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        producer_id = hang(broker.bootstrap_servers, "hanging")
+        (found,) = admin.list_open_transactions([TopicPartition("hanging", 0)])
+        assert (found.producer.producer_id, found.transactional_id, found.is_hanging) == (producer_id, None, True)
+        admin.abort_transaction(found.partition, found.producer)
+        assert wait_until(lambda: admin.list_open_transactions([found.partition]) == [], 20)
 
 
 def test_fencing_a_producer_aborts_its_open_transaction(servers: str) -> None:

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from kafkaraw.inspect.exchanges import Connection, Exchange
-from kafkaraw.inspect.tap.lines import Filter, Lines, duration_text
+from kafkaraw.inspect.tap.lines import Filter, Lines
 from kafkaraw.inspect.tap.masking import masked_frames
 from kafkaraw.inspect.tap.summary import Latencies, Summary
 from kafkaraw.protocol import ResponseHeader, decode_request, decode_request_header, encode_response
@@ -29,7 +29,7 @@ from kafkaraw.protocol.messages.metadata import MetadataResponseTopic as Topic
 from kafkaraw.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkaraw.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kafkaraw.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kafkaraw.readable import size_text
+from kafkaraw.readable import latency_text, size_text
 from kafkaraw.records import encode_batch
 from tests.inspect.connections import ConnectionReader
 from tests.inspect.tap.peers import asked, sized
@@ -137,7 +137,7 @@ def test_sizes_and_durations_have_units():
         "202 kB",
         "1.5 MB",
     ]
-    assert [duration_text(seconds) for seconds in (0.00123, 1.5)] == ["1.23 ms", "1.50 s"]
+    assert [latency_text(seconds) for seconds in (0.00123, 1.5)] == ["1.23 ms", "1.50 s"]
 
 
 # -- secrets -------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.log_dirs import TopicPartitionReplica as TopicPartitionReplica
     from kafkaraw.client.admin.offsets import OffsetSpec as OffsetSpec
     from kafkaraw.client.admin.partitions import NewPartitions as NewPartitions
+    from kafkaraw.client.admin.producers import OpenTransaction as OpenTransaction
     from kafkaraw.client.admin.producers import ProducerState as ProducerState
     from kafkaraw.client.admin.quorum import MetadataQuorum as MetadataQuorum
     from kafkaraw.client.admin.quorum import QuorumReplica as QuorumReplica
@@ -78,6 +79,7 @@ _MODULES = {
     "TopicDescription": "topics",
     "TopicListing": "topics",
     "OffsetSpec": "offsets",
+    "OpenTransaction": "producers",
     "ProducerState": "producers",
     "ReplicaLogDir": "log_dirs",
     "TransactionDescription": "transactions",
@@ -120,6 +122,7 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetSpec",
+    "OpenTransaction",
     "PartitionReassignment",
     "ProducerState",
     "QuorumReplica",

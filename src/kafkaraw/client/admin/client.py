@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkaraw.client.admin.log_dirs import LogDirAdmin, LogDirDescription, ReplicaLogDir, TopicPartitionReplica
     from kafkaraw.client.admin.offsets import OffsetAdmin, OffsetSpec
     from kafkaraw.client.admin.partitions import NewPartitions, PartitionAdmin
-    from kafkaraw.client.admin.producers import ProducerAdmin, ProducerState
+    from kafkaraw.client.admin.producers import OpenTransaction, ProducerAdmin, ProducerState
     from kafkaraw.client.admin.quorum import MetadataQuorum, QuorumAdmin, RaftVoterEndpoint
     from kafkaraw.client.admin.quotas import QuotaAdmin, QuotaEntity
     from kafkaraw.client.admin.replicas import ElectionType, PartitionReassignment, ReplicaAdmin
@@ -1051,6 +1051,29 @@ class AsyncAdmin:
         """
         return await self._transactions.describe_transactions(transactional_ids, timeout=timeout)
 
+    async def list_open_transactions(
+        self, partitions: Iterable[TopicPartition], *, before_ms: int | None = None, timeout: float | None = None
+    ) -> list[OpenTransaction]:
+        """List the transactions that partitions have open, and tell which of them hang.
+
+        A transaction hangs if no coordinator has it open in the partition: none will end it, and consumers of committed
+        records do not read beyond its first record. `abort_transaction` ends it. A transaction that ends while brokers
+        and coordinators are asked can look as if it hangs: ask for those whose producers are idle.
+
+        Args:
+            partitions: the partitions; the client asks their leaders.
+            before_ms: only transactions whose producers have written last at this time or earlier, in milliseconds
+                since 1970; None is all.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a partition does not exist, or this client may not READ it; `failures` has the errors by
+                partition.
+            UnsupportedVersionError: a broker is older than Kafka 3.0.
+            KafkaError: a broker did not answer in time.
+        """
+        return await self._transactions.list_open_transactions(partitions, before_ms=before_ms, timeout=timeout)
+
     async def abort_transaction(
         self, partition: TopicPartition, producer: ProducerState, *, timeout: float | None = None
     ) -> None:
@@ -1242,4 +1265,4 @@ class AsyncAdmin:
     def _transactions(self) -> TransactionAdmin:
         from kafkaraw.client.admin.transactions import TransactionAdmin
 
-        return TransactionAdmin(self._calls)
+        return TransactionAdmin(self._calls, self._producers)

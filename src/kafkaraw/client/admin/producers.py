@@ -47,6 +47,23 @@ class ProducerState:
     transaction_start_offset: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that a partition has open.
+
+    Attributes:
+        partition: the partition.
+        producer: the producer's state there.
+        transactional_id: the id of the producer; None if no coordinator has it.
+        is_hanging: whether no coordinator has the transaction open in this partition, so that none will end it.
+    """
+
+    partition: TopicPartition
+    producer: ProducerState
+    transactional_id: str | None
+    is_hanging: bool
+
+
 class ProducerAdmin:
     """The operations on producer states.
 

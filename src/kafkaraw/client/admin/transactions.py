@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kafkaraw.client.admin.calls import Calls, failure, names_of
+from kafkaraw.client.admin.producers import OpenTransaction, ProducerAdmin
 from kafkaraw.client.arguments import instance_of, list_of
 from kafkaraw.client.committed import PreparedTransaction
 from kafkaraw.client.network.coordinator import Coordinator, CoordinatorKind
@@ -78,10 +79,12 @@ class TransactionAdmin:
 
     Args:
         calls: sends the requests to the cluster.
+        producers: asks partitions for their producers.
     """
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, producers: ProducerAdmin) -> None:
         self._calls = calls
+        self._producers = producers
 
     async def list_transactions(
         self,
@@ -147,6 +150,31 @@ class TransactionAdmin:
 
         await self._calls.each(names, once, deadline)
         return {name: found[name] for name in names}
+
+    async def list_open_transactions(
+        self, partitions: Iterable[TopicPartition], *, before_ms: int | None = None, timeout: float | None = None
+    ) -> list[OpenTransaction]:
+        deadline = self._calls.deadline(timeout)
+        states = await self._producers.describe_producers(partitions, timeout=deadline.remaining)
+        opened = [
+            (key, each)
+            for key, producers in sorted(states.items())
+            for each in producers
+            if each.transaction_start_offset is not None and (before_ms is None or each.last_timestamp_ms <= before_ms)
+        ]
+        ids = sorted({each.producer_id for _, each in opened})
+        listed = await self.list_transactions(producer_ids=ids, timeout=deadline.remaining) if ids else []
+        known = await self.describe_transactions([each.transactional_id for each in listed], timeout=deadline.remaining)
+        names: dict[int, list[str]] = {}
+        for each in listed:
+            names.setdefault(each.producer_id, []).append(each.transactional_id)
+        found = []
+        for key, producer in opened:
+            of_producer = names.get(producer.producer_id, [])
+            owner = next((name for name in of_producer if key in known[name].partitions), None)
+            first = of_producer[0] if of_producer else None
+            found.append(OpenTransaction(key, producer, owner or first, is_hanging=owner is None))
+        return found
 
     async def fence_producers(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> None:
         deadline = self._calls.deadline(timeout)

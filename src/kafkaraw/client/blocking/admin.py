@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         NewPartitions,
         NewTopic,
         OffsetSpec,
+        OpenTransaction,
         PartitionReassignment,
         ProducerState,
         QuotaEntity,
@@ -1064,6 +1065,29 @@ class Admin:
             KafkaError: a coordinator did not answer in time.
         """
         return self._bridge.run(self._async.describe_transactions(transactional_ids, timeout=timeout))
+
+    def list_open_transactions(
+        self, partitions: Iterable[TopicPartition], *, before_ms: int | None = None, timeout: float | None = None
+    ) -> list[OpenTransaction]:
+        """List the transactions that partitions have open, and tell which of them hang.
+
+        A transaction hangs if no coordinator has it open in the partition: none will end it, and consumers of committed
+        records do not read beyond its first record. `abort_transaction` ends it. A transaction that ends while brokers
+        and coordinators are asked can look as if it hangs: ask for those whose producers are idle.
+
+        Args:
+            partitions: the partitions; the client asks their leaders.
+            before_ms: only transactions whose producers have written last at this time or earlier, in milliseconds
+                since 1970; None is all.
+            timeout: seconds; None is `default_api_timeout_ms`.
+
+        Raises:
+            BrokerError: a partition does not exist, or this client may not READ it; `failures` has the errors by
+                partition.
+            UnsupportedVersionError: a broker is older than Kafka 3.0.
+            KafkaError: a broker did not answer in time.
+        """
+        return self._bridge.run(self._async.list_open_transactions(partitions, before_ms=before_ms, timeout=timeout))
 
     def abort_transaction(
         self, partition: TopicPartition, producer: ProducerState, *, timeout: float | None = None

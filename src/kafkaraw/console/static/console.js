@@ -54,17 +54,17 @@ function download(body) {
 
 // -- pages that change
 
-async function replaced(url, ids) {
-  const answer = await fetch(url, { headers: { "x-part": "1" } }).catch(() => null);
+async function replaced(url, ids, why = "again") {
+  const answer = await fetch(url, { headers: { "x-part": why } }).catch(() => null);
   const page = answer && new DOMParser().parseFromString(await answer.text(), "text/html");
-  const why = page && $("[role=alert]", page);
-  stale(answer && answer.ok ? "" : why ? why.textContent : "the console does not answer");
+  const alert = page && $("[role=alert]", page);
+  stale(answer && answer.ok ? "" : alert ? alert.textContent : "the console does not answer");
   if (!answer || !answer.ok) return;
   for (const id of ids) {
     const old = document.getElementById(id), now = page.getElementById(id);
     if (!old || !now) continue;
     old.replaceChildren(...now.childNodes);
-    if (now.dataset.again) again(old, url);
+    if (now.dataset.again) again(old, url, why === "typed" ? 250 : 1000);
   }
 }
 
@@ -82,8 +82,8 @@ function stale(why) {
 }
 
 // What came without some of its numbers is asked for again, unless the reader looks at something else by then.
-function again(element, url) {
-  setTimeout(() => { if (url === location.pathname + location.search) replaced(url, [element.id]).catch(() => {}); }, 1000);
+function again(element, url, ms) {
+  setTimeout(() => { if (url === location.pathname + location.search) replaced(url, [element.id]).catch(() => {}); }, ms);
 }
 
 function refresh(element, seconds) {
@@ -99,7 +99,7 @@ function filterAsTyped(form) {
       const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
       const mine = ++asked, url = `${location.pathname}?${query}`;
       history.replaceState(null, "", url);
-      if (mine === asked) await replaced(url, ["results"]).catch(() => {});
+      if (mine === asked) await replaced(url, ["results"], "typed").catch(() => {});
     }, 120);
   });
 }
@@ -152,7 +152,7 @@ function keys() {
 document.querySelectorAll("[data-stream]").forEach(stream);
 document.querySelectorAll("[data-refresh]").forEach((element) => refresh(element, Number(element.dataset.refresh)));
 document.querySelectorAll("[data-refresh-part]").forEach((element) => refresh(element, Number(element.dataset.refreshPart)));
-document.querySelectorAll("[data-again]").forEach((element) => again(element, location.pathname + location.search));
+document.querySelectorAll("[data-again]").forEach((element) => again(element, location.pathname + location.search, 1000));
 document.querySelectorAll("[data-live-filter]").forEach(filterAsTyped);
 document.querySelectorAll("form").forEach(dependents);
 keys();

@@ -21,7 +21,7 @@ from kafkaraw.protocol.declare import spec_of
 from kafkaraw.protocol.error_codes import ERROR_TABLE
 from kafkaraw.protocol.printable import printable
 from kafkaraw.protocol.types import Uuid
-from kafkaraw.readable import size_text
+from kafkaraw.readable import latency_text, size_text
 
 NAMES_SHOWN_MAX: Final = 5
 NAME_CHARS_MAX: Final = 249  # the longest name of a topic
@@ -141,7 +141,7 @@ class Lines:
         connection, latency_s = exchange.connection, exchange.latency_s
         node = BOOTSTRAP if connection.node_id is None else str(connection.node_id)
         node = f"{connection.broker:>21}" if self._with_addresses else node
-        latency = "" if latency_s is None else duration_text(latency_s)
+        latency = "" if latency_s is None else latency_text(latency_s)
         sizes = f"{size_text(exchange.request_bytes):>7} >{size_text(exchange.response_bytes):>8}"
         client = name_text(
             exchange.client_id if exchange.client_id is not None else connection.client, CLIENT_CHARS_MAX
@@ -270,11 +270,6 @@ def names_text(names: tuple[str, ...]) -> str:
     """Return names in one text, the first ones of many."""
     shown = ", ".join(name_text(name) for name in names[:NAMES_SHOWN_MAX])
     return f"{shown} and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else shown
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration with a unit, as "3.20 ms"."""
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.2f} ms"
 
 
 def _time_of(exchange: Exchange) -> datetime.datetime:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaraw.inspect.exchanges import Exchange, ExchangeKind
-from kafkaraw.inspect.tap.lines import CLIENT_CHARS_MAX, ORDINARY_CODES, duration_text, name_text
+from kafkaraw.inspect.tap.lines import CLIENT_CHARS_MAX, ORDINARY_CODES, name_text
 from kafkaraw.light_classes import dataclass, field
 from kafkaraw.protocol.error_codes import ERROR_TABLE, error_name
-from kafkaraw.readable import size_text
+from kafkaraw.readable import latency_text, size_text
 
 CLIENTS_MAX: Final = 1000
 OTHERS: Final = "(other clients)"
@@ -225,10 +225,10 @@ class Summary:
                 "SENT": size_text(use.request_bytes),
                 "RECEIVED": size_text(use.response_bytes),
                 **{
-                    f"P{percent}": duration_text(use.latencies.percentile(percent)) if use.latencies.count else None
+                    f"P{percent}": latency_text(use.latencies.percentile(percent)) if use.latencies.count else None
                     for percent in PERCENTILES
                 },
-                "MAX": duration_text(use.latencies.max_s) if use.latencies.count else None,
+                "MAX": latency_text(use.latencies.max_s) if use.latencies.count else None,
                 "ERRORS": {error_name(code): count for code, count in use.errors.most_common()},
             }
             for (client, api), use in self._uses.items()
