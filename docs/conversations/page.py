@@ -19,8 +19,8 @@ from kafkaraw.inspect.frames import FrameKind, Reading, annotate_frame
 from kafkaraw.inspect.meaning import summary_of
 from kafkaraw.inspect.protocol_states import States, Transition
 from kafkaraw.inspect.render import INLINE_MARK, Row, rows_of
-from kafkaraw.inspect.tap.lines import duration_text
 from kafkaraw.protocol.error_codes import ERROR_TABLE
+from kafkaraw.readable import latency_text
 
 ROWS_MAX: Final = 120
 """Fields of one frame that a page shows; an ApiVersions answer has 300."""
@@ -121,7 +121,7 @@ def _message(
     assert frame is not None
     ends = (exchange.client_id or "client", f"broker {exchange.connection.broker}")
     source, target = ends if is_request else ends[::-1]
-    latency = "" if is_request or exchange.latency_s is None else f", after {duration_text(exchange.latency_s)}"
+    latency = "" if is_request or exchange.latency_s is None else f", after {latency_text(exchange.latency_s)}"
     kind = "request" if is_request else "answer"
     about = f"{exchange.name} {kind}, {frame.size_bytes + 4} bytes{latency}"
     notes = [f'<p class="step">{_prose(step)}</p>'] if step else []
