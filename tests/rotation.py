@@ -89,6 +89,7 @@ SLOW_FILES: Final = (
     "docs/test_other_tools.py",
     "fuzz/test_live.py",
     "fuzz/test_live_faults.py",
+    "inspect/tap/test_attack.py",
     "inspect/test_guess.py",
     "interop/test_acls.py",
     "interop/test_auto_creation.py",

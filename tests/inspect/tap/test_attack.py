@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 ROOT = Path(__file__).parents[3]
 MEGA = 1 << 20
 START_S = 30.0
-ATTACK_S = 60.0
+ATTACK_S = 120.0
 END_S = 30.0
 ASKS = 100
 OWN_DESCRIPTORS_MAX = 40
