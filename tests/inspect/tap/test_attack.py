@@ -31,7 +31,7 @@ OWN_DESCRIPTORS_MAX = 40
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(450),
 ]
 
 
