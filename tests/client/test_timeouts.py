@@ -127,6 +127,7 @@ CALLS: dict[str, dict[str, Call]] = {
         "describe_delegation_tokens": lambda admin, timeout: admin.describe_delegation_tokens(timeout=timeout),
         "list_transactions": lambda admin, timeout: admin.list_transactions(timeout=timeout),
         "describe_transactions": lambda admin, timeout: admin.describe_transactions(["tx"], timeout=timeout),
+        "list_open_transactions": lambda admin, timeout: admin.list_open_transactions([P0], timeout=timeout),
         "abort_transaction": lambda admin, timeout: admin.abort_transaction(P0, STATE, timeout=timeout),
         "fence_producers": lambda admin, timeout: admin.fence_producers(["tx"], timeout=timeout),
         "end_transaction": lambda admin, timeout: admin.end_transaction(
