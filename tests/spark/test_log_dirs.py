@@ -189,6 +189,8 @@ def test_rows_are_the_same_after_the_broker_was_killed(spark, written, tmp_path)
 
 def test_example_of_the_page_copies_a_topic_into_a_new_cluster(spark, kafka, tmp_path, capsys):
     make_directory(tmp_path)
+    if "flights" in {topic.name for topic in kafka.admin.list_topics()}:  # an earlier test has named it
+        kafka.admin.delete_topics(["flights"])
     kafka.admin.create_topics([NewTopic("flights", 1)])
     section = PAGE.read_text(encoding="utf-8").partition("## A broker is gone, the disks are there")[2]
     [code] = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
