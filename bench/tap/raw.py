@@ -25,8 +25,9 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from bench.network.messages import framed
 from bench.tap.worker import VALUE_BYTES, values
-from kafkaraw.protocol import RequestHeader, ResponseHeader, encode_request, encode_response
+from kafkaraw.protocol import ResponseHeader, encode_response
 from kafkaraw.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -81,8 +82,7 @@ def request_of(workload: str, frame_bytes: int) -> bytearray:
             max_bytes=frame_bytes,
             topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])],
         )
-    body = encode_request(RequestHeader(key, VERSIONS[key], 0, "bench"), message)
-    return bytearray(len(body).to_bytes(PREFIX_BYTES) + body)
+    return bytearray(framed(message, VERSIONS[key]))
 
 
 def answer_of(key: int, frame_bytes: int) -> bytearray:

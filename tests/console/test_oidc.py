@@ -282,7 +282,7 @@ def test_the_end_of_a_session_at_the_provider_is_offered_where_it_says_how(serve
         provider.more = {"end_session_endpoint": f'{provider.issuer}/end?a="><b>'}
         assert provider.log_in(client).status_code == 302
         page = client.post("/logout", headers={"sec-fetch-site": "cross-site"})
-        assert page.status_code == 403, "another site logs nobody out"
+        assert page.status_code == 403, "the console ends no session for a form of another site"
         page = client.post("/logout")
         assert f"{provider.issuer}/end?a=&quot;&gt;&lt;b&gt;&amp;id_token_hint=" in page.text
         assert client.get("/c/test/topics", headers=HTML).status_code == 302

@@ -191,7 +191,7 @@ RATE = 10_000
 
 
 def wait_for_quotas(admin: Admin, matching: QuotaEntity, count: int) -> None:
-    """Wait until a broker tells of so many entities with quotas."""
+    """Wait until a broker describes `count` entities with quotas."""
     assert wait_until(lambda: len(admin.describe_client_quotas(matching)) == count, TOLD_S)
 
 

@@ -61,8 +61,8 @@ PINNED: dict[str, tuple[int, ...]] = {
     "workers in a share group": (11, 12, 891),
     # killed while a session closed its clients after a failure; a filled gap that closed the one behind it; three
     # filled gaps behind which a run had been thinned meanwhile; an error that was its own cause; a consumer that was
-    # cancelled while it closed; two responses of so many small batches that a transaction timed out before all were
-    # sent, again and again
+    # cancelled while it closed; two responses with thousands of small batches: each transaction timed out before the
+    # mirror had sent them all
     "mirror": (125, 10000, 10064, 10024, 10139, 20093, 22101, 24024, 24118, 24196),
     # a group whose offset was translated by a suspended process, to the later one of two copies; thousands of batches,
     # which the auditor's reader needed more time for than it had

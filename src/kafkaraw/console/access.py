@@ -34,7 +34,7 @@ BODY_MAX_BYTES: Final = 4 << 20
 _UNAUTHORIZED: Final = 401
 _WRONG_PASSWORD_S: Final = 0.5
 GUESSES_MAX: Final = 4
-"""Guessing takes long: so many wrong passwords of one user from one address wait, and others are not looked at."""
+"""While 4 wrong passwords of a user from one address wait for an answer, the console answers 429 to the next ones."""
 _SAFE: Final = ("GET", "HEAD")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -99,9 +99,10 @@ class Access:
                 message["headers"] = [*message["headers"], *headers]
             await send(message)
 
-        guess = self._guess_of(request)
-        if refusal is not None and refusal.status_code == _UNAUTHORIZED and guess is not None:
-            await self._wait(guess)
+        if refusal is not None and refusal.status_code == _UNAUTHORIZED:
+            guess = self._guess_of(request)
+            if guess is not None:
+                await self._wait(guess)
         await (refusal or self._app)(scope, receive, with_headers)
 
     async def _wait(self, guess: tuple[str, str]) -> None:

@@ -260,7 +260,7 @@ class _Aside:
 
 _STOP_S: Final = 3.0
 _ASKED_EACH: Final = 20
-"""What may be stale is asked for again after so many times as long as it took."""
+"""The console asks again for an answer that may be stale after 20 times as long as the answer took."""
 _ASKED_MAX_S: Final = 15.0
-"""... and at most after this time."""
+"""The console waits no longer than this before it asks again, in seconds."""
 _KEPT_MAX: Final = 200

@@ -160,6 +160,7 @@ async def planned(cluster: ClusterConnection, topic: str, view: View) -> int:
 async def records_at(cluster: ClusterConnection, topic: str, places: Sequence[tuple[int, int]]) -> list[Record]:
     """Return the records at places, as far as they are there, in the order of the places."""
     found: dict[tuple[int, int], Record] = {}
+    size = 0
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _READING_S
     async with cluster.consumer(max_partition_fetch_bytes=256 << 10) as consumer:
@@ -168,23 +169,22 @@ async def records_at(cluster: ClusterConnection, topic: str, places: Sequence[tu
             consumer.assign([known[partition]])
             ends = (await consumer.end_offsets([known[partition]]))[known[partition]]
             left = sorted({offset for at, offset in places if at == partition and offset < ends})
-            while left and loop.time() < deadline and sum(map(_size, found.values())) < _BYTES_MAX:
+            while left and loop.time() < deadline and size < _BYTES_MAX:
                 consumer.seek(known[partition], left[0])
-                await _take(consumer, partition, left, found)
+                size += await _take(consumer, partition, left, found)
     return [found[place] for place in places if place in found]
 
 
-def _size(record: Record) -> int:
-    return len(record.key or b"") + len(record.value or b"")
-
-
-async def _take(consumer: AsyncConsumer, partition: int, left: list[int], found: dict[tuple[int, int], Record]) -> None:
-    """Read from the first offset that is left on, and the next ones as far as one poll has them."""
+async def _take(consumer: AsyncConsumer, partition: int, left: list[int], found: dict[tuple[int, int], Record]) -> int:
+    """Read from the first offset that is left on, and the next ones as far as one poll has them; return their bytes."""
+    size = 0
     for batch in (await consumer.poll(_POLL_S)).values():
         for record in batch:
             while left and left[0] < record.offset:
                 del left[0]
             if left and record.offset == left[0]:
                 found[(partition, left.pop(0))] = record
+                size += len(record.key or b"") + len(record.value or b"")
             if not left:
-                return
+                return size
+    return size
